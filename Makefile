@@ -1,0 +1,48 @@
+# One command for each thing a person does here. `make help` lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-long check format docs bench clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with all that is needed
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Odradek needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 setup")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@touch $(STAMP)
+
+run: $(STAMP) ## show what Odradek can do today
+	@$(BIN)/odradek
+
+test: $(STAMP) ## run the tests
+	$(BIN)/python -m pytest -n auto
+
+test-long: $(STAMP) ## run the tests with the long Hypothesis profile and more seeds
+	ODRADEK_TEST_PROFILE=long $(BIN)/python -m pytest -n auto --timeout 3600
+
+check: $(STAMP) ## lint, format, types, architecture, documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/architecture
+
+format: $(STAMP) ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMP) ## renew the generated pages of docs/reference
+	$(BIN)/python -m odradek.cli.reference docs/reference
+
+bench: $(STAMP) ## measure, side by side with the physical limit
+	$(BIN)/python bench/log.py
+
+clean: ## remove what make made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

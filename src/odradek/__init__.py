@@ -1,0 +1,3 @@
+"""Odradek: a Kafka-compatible streaming platform that you `pip install`."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Files: the real ones, and ones in memory that can fail on purpose."""
