@@ -1,0 +1,260 @@
+"""The settings in force: defaults < file (TOML) < `ODRADEK_*` environment < flags.
+
+What settings there are stands in `odradek.settings_table`; this module collects their values, remembers where each
+came from, refuses what is wrong, and makes the typed objects (`LogConfig`, `StoreConfig`) that the parts read.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+from odradek.log.config import Flush, LogConfig, StoreConfig
+from odradek.settings_table import (
+    ENVIRONMENT_PREFIX,
+    SETTINGS,
+    Kind,
+    Scope,
+    Setting,
+    SettingError,
+    Value,
+    shown,
+)
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "SETTINGS",
+    "Kind",
+    "Scope",
+    "Setting",
+    "SettingError",
+    "Settings",
+    "Value",
+    "default_settings",
+    "find_setting",
+    "load_settings",
+    "parse_topic_overrides",
+]
+
+CONFIG_VARIABLE = "ODRADEK_CONFIG"
+_VARIABLES_OF_OTHERS = frozenset({CONFIG_VARIABLE, "ODRADEK_TEST_PROFILE"})
+
+_BY_VARIABLE = {variable: setting for setting in SETTINGS.values() for variable in setting.environment}
+_BY_FLAG = {setting.flag: setting for setting in SETTINGS.values() if setting.flag is not None}
+
+_DEFAULT = "default"
+_TOPIC = "topic"
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+# What one source gave: a setting's name, its raw value, and the words that say where it stood.
+_Given: TypeAlias = tuple[str, object, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value and where it came from; made by `load_settings`, never changed."""
+
+    values: Mapping[str, Value]  # exactly the names of SETTINGS
+    sources: Mapping[str, str]  # exactly the names of SETTINGS
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def source(self, name: str) -> str:
+        """Say where a value came from: `default`, a file, an environment variable or a flag."""
+        return self.sources[name]
+
+    @property
+    def directory(self) -> Path:
+        """The data directory, with `~` replaced by the home directory."""
+        try:
+            return Path(self._text("dir")).expanduser()
+        except RuntimeError as error:
+            raise SettingError(
+                f"dir = {shown(self['dir'])} ({self.source('dir')}) needs a home directory and there is none: "
+                "name a whole path"
+            ) from error
+
+    def log_config(self, overrides: Mapping[str, object] = _NOTHING) -> LogConfig:
+        """Make what the logs of one topic read; `overrides` are the topic's own settings."""
+        own = self.with_overrides(overrides) if overrides else self
+        return LogConfig(
+            segment_bytes=own._integer("segment.bytes"),
+            segment_ms=own._integer("segment.ms"),
+            segment_index_bytes=own._integer("segment.index.bytes"),
+            index_interval_bytes=own._integer("index.interval.bytes"),
+            retention_bytes=own._integer("retention.bytes"),
+            retention_ms=own._integer("retention.ms"),
+            cleanup_policy=cast("frozenset[Literal['delete', 'compact']]", own["cleanup.policy"]),
+            delete_retention_ms=own._integer("delete.retention.ms"),
+            min_cleanable_dirty_ratio=cast("float", own["min.cleanable.dirty.ratio"]),
+            min_compaction_lag_ms=own._integer("min.compaction.lag.ms"),
+            max_compaction_lag_ms=own._integer("max.compaction.lag.ms"),
+            max_message_bytes=own._integer("max.message.bytes"),
+            message_timestamp_type=cast("Literal['CreateTime', 'LogAppendTime']", own["message.timestamp.type"]),
+            flush=Flush(own["flush"]),
+        )
+
+    def store_config(self) -> StoreConfig:
+        """Make what all logs of the data directory share."""
+        return StoreConfig(
+            log_open_files_max=self._integer("log.open.files.max"),
+            log_index_cache_bytes=self._integer("log.index.cache.bytes"),
+            log_flush_threads=self._integer("log.flush.threads"),
+            log_checkpoint_interval_ms=self._integer("log.checkpoint.interval.ms"),
+            log_cleaner_key_map_bytes=self._integer("log.cleaner.key.map.bytes"),
+            producer_id_expiration_ms=self._integer("producer.id.expiration.ms"),
+            producer_ids_max=self._integer("producer.ids.max"),
+        )
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> Settings:
+        """Lay a topic's own settings over these."""
+        own = parse_topic_overrides(overrides)
+        return _checked({**self.values, **own}, {**self.sources, **dict.fromkeys(own, _TOPIC)})
+
+    def _integer(self, name: str) -> int:
+        return cast("int", self.values[name])
+
+    def _text(self, name: str) -> str:
+        return cast("str", self.values[name])
+
+
+def default_settings() -> Settings:
+    """Give every setting its default."""
+    return load_settings(None, {}, {})
+
+
+def load_settings(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
+    """Collect the settings from a TOML file, the environment and flags, each stronger than the one before.
+
+    Without a file, the one that ODRADEK_CONFIG names is read. A key of `flags` is a setting's name, as in
+    `--set segment.bytes=4096`, or a setting's own flag, as in `--data`.
+    """
+    values = {name: setting.default for name, setting in SETTINGS.items()}
+    sources = dict.fromkeys(SETTINGS, _DEFAULT)
+    if file is None and environ.get(CONFIG_VARIABLE):
+        file = Path(environ[CONFIG_VARIABLE])
+    from_file = () if file is None else _given_by_file(file)
+    for given in (from_file, _given_by_environment(environ), _given_by_flags(flags)):
+        for name, raw, source in _without_contradictions(given):
+            values[name] = find_setting(name, source).read(raw, source)
+            sources[name] = source
+    return _checked(values, sources)
+
+
+def parse_topic_overrides(overrides: Mapping[str, object]) -> dict[str, Value]:
+    """Check the settings that one topic sets for itself; a setting of the whole broker is refused."""
+    parsed = {}
+    for name, raw in overrides.items():
+        setting = find_setting(name, _TOPIC, scope="topic")
+        parsed[name] = setting.read(raw, _TOPIC)
+    return parsed
+
+
+def find_setting(name: str, source: str | None = None, scope: Scope | None = None) -> Setting:
+    """Look a setting up by its name, or say which one may have been meant."""
+    where = "" if source is None else f" ({source})"
+    setting = SETTINGS.get(name)
+    if setting is None:
+        names = [known for known, row in SETTINGS.items() if scope in (None, row.scope)]
+        raise SettingError(
+            f"there is no setting {shown(name)}{where}{_nearest(name.lower(), names)} 'odradek settings' lists them all"
+        )
+    if scope not in (None, setting.scope):
+        raise SettingError(
+            f"{name}{where} cannot be set by a topic: it holds for the whole broker; set it in the broker's file, "
+            f"by {setting.environment[0]} or by a flag"
+        )
+    return setting
+
+
+def _checked(values: Mapping[str, Value], sources: Mapping[str, str]) -> Settings:
+    """Refuse values that are right each for itself but not together."""
+    settings = Settings(MappingProxyType(dict(values)), MappingProxyType(dict(sources)))
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    if settings._integer(low) > settings._integer(high):
+        raise SettingError(
+            f"{low} = {values[low]} ({sources[low]}) is more than {high} = {values[high]} ({sources[high]}): "
+            "a record would have to be compacted before it may be; lower the first or raise the second"
+        )
+    return settings
+
+
+def _given_by_file(file: Path) -> Iterator[_Given]:
+    try:
+        content = file.expanduser().read_bytes()
+    except (OSError, RuntimeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise SettingError(
+            f"the settings file {file} cannot be read: {reason}; name another with --config or {CONFIG_VARIABLE}"
+        ) from error
+    try:
+        document = tomllib.loads(content.decode())
+    except ValueError as error:
+        line, problem = _place_of_error(error, content)
+        raise SettingError(f"the settings file {file}, line {line}, is not TOML: {problem}") from error
+    for name, raw in _flattened(document, ""):
+        yield name, raw, f"file {file}"
+
+
+def _place_of_error(error: ValueError, content: bytes) -> tuple[int, str]:
+    if isinstance(error, UnicodeDecodeError):
+        return content.count(b"\n", 0, error.start) + 1, "a byte there is not UTF-8"
+    problem = str(error)
+    match = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", problem)
+    if match is None:  # tomllib says "at end of document" instead
+        return content.count(b"\n") + 1, problem
+    return int(match[1]), problem[: match.start()]
+
+
+def _flattened(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    """Write tables as dotted names: `[segment] bytes = 1` is `segment.bytes = 1` to TOML as well."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _given_by_environment(environ: Mapping[str, str]) -> Iterator[_Given]:
+    for variable in sorted(environ):
+        ours = variable.startswith(ENVIRONMENT_PREFIX) and variable not in _VARIABLES_OF_OTHERS
+        if not ours or not environ[variable]:  # an empty variable counts as none, as in most shells' tools
+            continue
+        setting = _BY_VARIABLE.get(variable)
+        if setting is None:
+            raise SettingError(
+                f"the environment variable {variable} = {shown(environ[variable])} sets nothing, as there is no "
+                f"such setting{_nearest(variable, _BY_VARIABLE)} Rename or unset it"
+            )
+        yield setting.name, environ[variable], f"environment {variable}"
+
+
+def _given_by_flags(flags: Mapping[str, str]) -> Iterator[_Given]:
+    for key, raw in flags.items():
+        own = _BY_FLAG.get(key)
+        yield (key, raw, f"flag --set {key}") if own is None else (own.name, raw, f"flag {key}")
+
+
+def _without_contradictions(given: Iterable[_Given]) -> Iterator[_Given]:
+    """Refuse one source that gives a setting two values: neither could be said to be the stronger."""
+    seen: dict[str, _Given] = {}
+    for name, raw, source in given:
+        _, first_raw, first_source = seen.setdefault(name, (name, raw, source))
+        if first_raw != raw:
+            raise SettingError(
+                f"{name} is set twice: to {shown(first_raw)} ({first_source}) and to {shown(raw)} ({source}); "
+                "remove one of them"
+            )
+    return iter(seen.values())
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    matches = get_close_matches(name, list(names), n=1)
+    return f": did you mean {matches[0]}?" if matches else "."

@@ -1,0 +1,362 @@
+"""The machine's disk.
+
+Descriptors are a bounded resource: `RealDisk` keeps at most `open_files_max` of them, closes the one that was not used
+for longest (by second chance, so that a use costs one assignment), and opens a file again when it is needed. A pinned
+file keeps its descriptor: a thread may be inside a call on it, or its name may be gone already.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Sequence
+
+from odradek.disk.errors import DiskError, LockedError, disk_error
+from odradek.disk.interface import Buffer, Entry
+
+_CLOSED = -1
+_IOV_MAX = 1024  # buffers that one writev takes
+_RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    """Push a file's bytes to stable storage; on macOS fsync alone stops at the drive's cache."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(descriptor)
+
+
+class RealFile:
+    """A file of the machine."""
+
+    __slots__ = ("_closing", "_descriptor", "_disk", "_pins", "path", "touched")
+
+    def __init__(self, disk: RealDisk, path: str) -> None:
+        self.path = path
+        self.touched = False  # used since the disk last looked for a descriptor to close
+        self._disk = disk
+        self._descriptor = _CLOSED
+        self._pins = 0
+        self._closing = False
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the descriptor must stay open."""
+        return self._pins > 0
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self.open_descriptor()
+        self.touched = True
+        try:
+            written = os.write(descriptor, data)
+            if written != len(data):
+                rest = memoryview(data)[written:]
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+        except OSError as error:
+            raise disk_error("append to", self.path, error) from error
+
+    def append_many(self, parts: Sequence[Buffer]) -> None:
+        """Write all parts one after the other at the end."""
+        for start in range(0, len(parts), _IOV_MAX):
+            self._write_vector(parts[start : start + _IOV_MAX])
+
+    def _write_vector(self, parts: Sequence[Buffer]) -> None:
+        descriptor = self.open_descriptor()
+        try:
+            written = os.writev(descriptor, parts)
+        except OSError as error:
+            raise disk_error("append to", self.path, error) from error
+        for part in parts:  # a short write is rare: finish the rest part by part
+            if written < len(part):
+                self.append(memoryview(part)[written:])
+            written = max(0, written - len(part))
+
+    def read(self, length: int, at: int) -> bytes:
+        """Read `length` bytes at `at`; fewer only at the end of the file."""
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self.open_descriptor()
+        self.touched = True
+        try:
+            data = os.pread(descriptor, length, at)
+            if len(data) == length or not data:
+                return data
+            parts = [data]
+            missing, at = length - len(data), at + len(data)
+            while missing and (data := os.pread(descriptor, missing, at)):
+                parts.append(data)
+                missing, at = missing - len(data), at + len(data)
+            return b"".join(parts)
+        except OSError as error:
+            raise disk_error("read", self.path, error) from error
+
+    def read_cached(self, length: int, at: int) -> Buffer | None:
+        """Read what the page cache holds; None if the disk would have to be asked."""
+        if not _RWF_NOWAIT:
+            return self.read(length, at)
+        descriptor = self.open_descriptor()
+        data = bytearray(length)
+        try:
+            read = os.preadv(descriptor, [data], at, _RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:  # a file system that cannot tell: read as usual
+            return self.read(length, at)
+        if read == length:
+            return data
+        # Short: either the end of the file, or the rest is not in memory.
+        return memoryview(data)[:read] if at + read >= self.size() else None
+
+    def size(self) -> int:
+        """The file's size in bytes."""
+        try:
+            return os.fstat(self.open_descriptor()).st_size
+        except OSError as error:
+            raise disk_error("look at", self.path, error) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+        try:
+            os.ftruncate(self.open_descriptor(), size)
+        except OSError as error:
+            raise disk_error("truncate", self.path, error) from error
+
+    def sync(self) -> None:
+        """Return when all bytes of the file are on stable storage."""
+        try:
+            _sync_descriptor(self.open_descriptor())
+        except OSError as error:
+            raise disk_error("flush", self.path, error) from error
+
+    def pin(self) -> None:
+        """Keep the descriptor open until `unpin`."""
+        self.open_descriptor()
+        self._pins += 1
+
+    def unpin(self) -> None:
+        """Undo one `pin`."""
+        self._pins -= 1
+        if self._closing and not self._pins:
+            self.close()
+
+    def close(self) -> None:
+        """Give the descriptor back now, or with the last `unpin`."""
+        self._closing = True
+        if not self._pins:
+            self._disk.forget(self)
+            self.close_descriptor()
+
+    def open_descriptor(self) -> int:
+        """The descriptor, opened again if it was closed."""
+        self.touched = True
+        if self._descriptor < 0:
+            try:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            except OSError as error:
+                raise disk_error("open", self.path, error) from error
+            self._closing = False
+            self._disk.remember(self)
+        return self._descriptor
+
+    def close_descriptor(self) -> None:
+        """Close it, however often it is asked to."""
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class RealLock:
+    """An advisory lock on a file; the system drops it when the process dies."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let others have the directory."""
+        os.close(self._descriptor)
+
+
+class RealDisk:
+    """The machine's file system, with a bound on open files."""
+
+    def __init__(self, open_files_max: int = 0) -> None:
+        self.open_files_max = open_files_max or _descriptors_for_files()
+        self._open: dict[RealFile, None] = {}  # in the order in which they are looked at for closing
+
+    @property
+    def open_files(self) -> int:
+        """How many descriptors are open now."""
+        return len(self._open)
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Give a file to append to and read from. With `create`, an existing one is emptied."""
+        if create:
+            try:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
+            except OSError as error:
+                raise disk_error("create", path, error) from error
+        return RealFile(self, path)
+
+    def remember(self, file: RealFile) -> None:
+        """Count a descriptor that was just opened; close another one if there are too many."""
+        self._open[file] = None
+        # Each file is looked at twice at most: the first look takes its second chance away.
+        looks = 2 * len(self._open) if len(self._open) > self.open_files_max else 0
+        while looks and len(self._open) > self.open_files_max:
+            looks -= 1
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            if oldest.touched or oldest.pinned:
+                oldest.touched = False
+                self._open[oldest] = None
+            else:
+                oldest.close_descriptor()
+
+    def forget(self, file: RealFile) -> None:
+        """Stop counting a file that is being closed."""
+        self._open.pop(file, None)
+
+    def read_file(self, path: str) -> bytes | None:
+        """The whole of a small file, or None if there is none."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise disk_error("read", path, error) from error
+        try:
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                return file.readall()
+        except OSError as error:
+            raise disk_error("read", path, error) from error
+
+    def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Replace a small file: after a crash it holds the old bytes or the new ones; or anything, if not `durable`."""
+        temporary = f"{path}.tmp"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+                if durable:
+                    _sync_descriptor(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise disk_error("write", path, error) from error
+        if durable:
+            self.sync_directory(os.path.dirname(path) or ".")
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Put `data` at the start of a small file without waiting for the disk."""
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.pwrite(descriptor, data, 0)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise disk_error("write", path, error) from error
+
+    def list(self, path: str) -> list[Entry]:
+        """The names in a directory, in no order; none if there is no such directory."""
+        entries = []
+        try:
+            with os.scandir(path) as found:
+                for entry in found:
+                    directory = entry.is_dir()
+                    entries.append(Entry(entry.name, directory, 0 if directory else entry.stat().st_size))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise disk_error("list", path, error) from error
+        return entries
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or directory."""
+        return os.path.exists(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents, durably; fine if it exists."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path) or "."
+        self.make_directory(parent)
+        try:
+            os.mkdir(path)
+        except FileExistsError as error:
+            if not os.path.isdir(path):
+                raise DiskError("make directory", path, "a file of that name exists") from error
+        except OSError as error:
+            raise disk_error("make directory", path, error) from error
+        self.sync_directory(parent)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory another name, replacing a file of that name."""
+        try:
+            os.replace(old, new)
+        except OSError as error:
+            raise disk_error("rename", old, error) from error
+
+    def remove(self, path: str) -> None:
+        """Remove a file; fine if there is none."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error("remove", path, error) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all that is in it; fine if there is none."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error("remove", path, error) from error
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in this directory are on stable storage."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise disk_error("flush directory", path, error) from error
+
+    def lock(self, path: str) -> RealLock:
+        """Take a lock file; LockedError if another process has it."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise disk_error("lock", path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise LockedError("lock", path, "another Odradek process uses this directory; stop it first") from error
+        return RealLock(descriptor)
+
+
+def _descriptors_for_files() -> int:
+    """Three quarters of what the process may open; sockets get the rest."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return max(64, soft * 3 // 4)

@@ -1,0 +1,144 @@
+"""The two indexes of a file segment together: what is entered when, and how they are mended.
+
+An entry is made for the first batch that begins `index.interval.bytes` or more after the last one that has an
+entry. The time index gets an entry at the same moments, if the largest timestamp has grown, and one more when the
+segment is sealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import RLock
+
+from odradek.disk.interface import Disk
+from odradek.log.index import IndexCache, OffsetIndex, TimeIndex
+from odradek.log.segment import Placed
+from odradek.model import Offset
+from odradek.records.header import NO_TIMESTAMP
+
+
+class SegmentIndexes:
+    """Where in the file an offset or a time is to be looked for."""
+
+    __slots__ = (
+        "_base_offset",
+        "_indexed_position",
+        "_interval_bytes",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "first_timestamp",
+        "lock",
+        "offsets",
+        "times",
+    )
+
+    def __init__(
+        self, disk: Disk, cache: IndexCache, base_offset: Offset, paths: tuple[str, str], sizes: tuple[int, int]
+    ) -> None:
+        self.offsets = OffsetIndex(disk, cache, paths[0], sizes[0])
+        self.times = TimeIndex(disk, cache, paths[1], sizes[1])
+        self.lock = RLock()  # readers in other threads may find that the indexes must be rebuilt
+        self.first_timestamp: int | None = None  # None: not looked up yet
+        self._base_offset = base_offset
+        self._interval_bytes = 0
+        self._indexed_position = 0  # of the last batch that has an entry
+        self._max_timestamp: int | None = None  # None: not looked up yet
+        self._max_timestamp_offset = base_offset  # the last offset of the batch that has it
+
+    def configure(self, interval_bytes: int) -> None:
+        """Set how many bytes may lie between two entries."""
+        self._interval_bytes = interval_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the larger one of the two."""
+        return max(self.offsets.size_bytes, self.times.size_bytes)
+
+    def start_empty(self) -> None:
+        """Begin with nothing noted."""
+        self._indexed_position = 0
+        self._max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = self._base_offset
+        self.first_timestamp = None
+
+    def note(self, position: int, last_offset: Offset, timestamp: int) -> None:
+        """Take note of a batch that stands at `position`."""
+        if timestamp > self._max_timestamp:  # type: ignore[operator]
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = last_offset
+        if position - self._indexed_position >= self._interval_bytes:
+            self.offsets.append(last_offset - self._base_offset, position)
+            self._indexed_position = position
+            self._note_time()
+        elif not position:
+            self.first_timestamp = timestamp
+
+    def _note_time(self) -> None:
+        """Enter the largest timestamp if it has grown since the last entry."""
+        largest = self._max_timestamp
+        last = self.times.last()
+        if largest is not None and largest != NO_TIMESTAMP and (last is None or largest > last[0]):
+            self.times.append(largest, self._max_timestamp_offset - self._base_offset)
+
+    def max_timestamp(self) -> int | None:
+        """The largest timestamp; of a sealed segment, the one that its time index ends with. None: it has none."""
+        if self._max_timestamp is None:
+            last = self.times.last()
+            self._max_timestamp = last[0] if last is not None else None
+        return self._max_timestamp
+
+    def seal(self) -> None:
+        """Enter the last timestamp and write all out."""
+        self._note_time()
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Write what is only in memory to the files."""
+        self.offsets.write_out()
+        self.times.write_out()
+
+    def resume(self, size_bytes: int, next_offset: Offset) -> int:
+        """Keep the entries below a position and an offset; give the position from which the rest must be noted again.
+
+        The last entry that stays is noted again itself, so that its claim is checked by whoever reads on from there.
+        """
+        last = self.offsets.last()
+        if last is not None and last[1] >= size_bytes:
+            self.offsets.cut(self.offsets.count_before_position(size_bytes))
+        last_time = self.times.last()
+        if last_time is not None and last_time[1] >= next_offset - self._base_offset:
+            self.times.cut(self.times.count_below_offset(next_offset - self._base_offset))
+        last, last_time = self.offsets.last(), self.times.last()
+        self._indexed_position = last[1] if last is not None else 0
+        self._max_timestamp = last_time[0] if last_time is not None else NO_TIMESTAMP
+        self._max_timestamp_offset = self._base_offset + (last_time[1] if last_time is not None else 0)
+        return self._indexed_position
+
+    def claim(self) -> Offset | None:
+        """The last offset of the batch at the last indexed position, by the index; None if there is no entry."""
+        last = self.offsets.last()
+        return self._base_offset + last[0] if last is not None else None
+
+    def rebuild(self, batches: Iterable[Placed]) -> None:
+        """Make both anew from the batches themselves."""
+        with self.lock:
+            self.offsets.clear()
+            self.times.clear()
+            self.start_empty()
+            for position, header in batches:
+                self.note(position, header.last_offset, header.max_timestamp)
+
+    def sync(self) -> None:
+        """Return when what was written out is on stable storage."""
+        self.offsets.sync()
+        self.times.sync()
+
+    def forget(self) -> None:
+        """Drop what is loaded of both."""
+        self.offsets.forget()
+        self.times.forget()
+
+    def delete(self) -> None:
+        """Remove both files."""
+        self.offsets.delete()
+        self.times.delete()

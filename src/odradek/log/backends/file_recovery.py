@@ -1,0 +1,92 @@
+"""Opening a file segment whose last process may have died: what is checked, what is cut, what is kept.
+
+Behind the recovery point nothing was promised to anybody, so the file is cut at the first batch that is not whole;
+whole batches behind the cut, which a rare order of events can leave, are kept in a file beside. Where no recovery
+point is known, only a tail that nothing whole follows is cut, and damage in the middle stays where it is: reported,
+and never served.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.log.errors import DamagedLogError
+from odradek.log.scan import Damage, scan, survey
+from odradek.log.segment import BatchCheck, EndOfSegment, Recovered
+from odradek.model import Offset
+
+if TYPE_CHECKING:
+    from odradek.log.backends.file_segment import FileSegment
+
+log = logging.getLogger(__name__)
+
+
+def recover_segment(segment: FileSegment, flushed: EndOfSegment | None, check: BatchCheck) -> Recovered:
+    """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
+    size = segment.size_bytes
+    if flushed is not None and flushed.size_bytes > size:
+        log.error(
+            "%s has %d bytes although %d were flushed; all of it is checked", segment.path, size, flushed.size_bytes
+        )
+        flushed = None
+    start = flushed.size_bytes if flushed is not None else 0
+    segment.next_offset = flushed.next_offset if flushed is not None else segment.base_offset
+    _resume_indexes(segment, start, check)
+    cut_bytes, reason = 0, ""
+    good_from = start
+    for found in survey(segment.file, start, size, check, segment.next_offset):
+        if not isinstance(found, Damage):
+            segment.indexes.note(found.position, found.header.last_offset, found.header.max_timestamp)
+            segment.next_offset = found.header.next_offset
+        elif flushed is None and found.resumes is not None:
+            log.error("%s; what follows is whole and stays", found.error())
+            good_from = found.resumes.position
+        else:
+            cut_bytes, reason = size - found.position, found.reason
+            _cut(segment, found)
+            break
+    segment.mark_good(good_from, segment.size_bytes)
+    return Recovered(size - start, cut_bytes, reason)
+
+
+def _cut(segment: FileSegment, damage: Damage) -> None:
+    """Shorten the file to where the damage begins; keep a copy if there are whole batches behind it."""
+    count = segment.size_bytes - damage.position
+    if damage.resumes is not None:
+        copy = f"{segment.path}.cut-{damage.position}"
+        segment.save_copy(copy, damage.position)
+        log.warning(
+            "whole batches stood behind the torn part of %s; its last %d bytes are in %s", segment.path, count, copy
+        )
+    segment.cut(damage.position)
+    log.warning(
+        "%s: cut %d bytes at position %d, which were not flushed when the last process died: %s",
+        segment.path,
+        count,
+        damage.position,
+        damage.reason,
+    )
+
+
+def _resume_indexes(segment: FileSegment, end: int, check: BatchCheck) -> None:
+    """Let the indexes know the batches before `end`, without reading what they know already."""
+    indexes = segment.indexes
+    position = indexes.resume(end, segment.next_offset)
+    claim = indexes.claim()
+    try:
+        for placed in scan(segment.file, position, end, check, None, crc=False):
+            if claim is None:
+                indexes.note(placed.position, placed.header.last_offset, placed.header.max_timestamp)
+            elif placed.header.last_offset != claim:
+                raise DamagedLogError(segment.path, position, f"the index claims offset {claim} here")
+            claim = None
+    except DamagedLogError as error:
+        log.warning("rebuilding the indexes of %s: %s", segment.path, error.reason)
+        rebuild_indexes(segment, end, check, segment.base_offset)
+
+
+def rebuild_indexes(segment: FileSegment, end: int, check: BatchCheck, expected: Offset) -> None:
+    """Make the indexes anew from the batches before `end`, stepping over damage."""
+    found = survey(segment.file, 0, end, check, expected, crc=False)
+    segment.indexes.rebuild(placed for placed in found if not isinstance(placed, Damage))

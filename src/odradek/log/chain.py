@@ -1,0 +1,82 @@
+"""The segments of a log in a row: finding the one that holds an offset, in O(log n), and changing the ends."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from odradek.log.segment import Segment
+from odradek.model import Offset
+
+
+class Chain:
+    """Segments in the order of their offsets. Never empty; the last one is active."""
+
+    __slots__ = ("_bases", "_segments", "active")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]  # of the same segments, for bisecting
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first_offset(self) -> Offset:
+        """Where the oldest segment begins."""
+        return self._bases[0]
+
+    @property
+    def sealed(self) -> list[Segment]:
+        """All but the active one, oldest first."""
+        return self._segments[:-1]
+
+    def find(self, offset: Offset) -> int:
+        """The number of the segment that holds an offset."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def get(self, number: int) -> Segment | None:
+        """A segment by its number; None behind the last."""
+        return self._segments[number] if number < len(self._segments) else None
+
+    def since(self, offset: Offset) -> list[Segment]:
+        """The segment that holds an offset, and all that follow."""
+        return self._segments[self.find(offset) :]
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The next segment, also of one that is not part of the log any more."""
+        return self.get(bisect_right(self._bases, segment.base_offset))
+
+    def add(self, segment: Segment) -> None:
+        """Go on with another active segment."""
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    def drop_oldest(self, count: int) -> list[Segment]:
+        """Let go of the oldest segments; the active one stays."""
+        gone = self._segments[: min(count, len(self._segments) - 1)]
+        del self._segments[: len(gone)], self._bases[: len(gone)]
+        return gone
+
+    def drop_after(self, number: int) -> list[Segment]:
+        """Let go of all behind the segment with this number, newest first; it becomes active."""
+        gone = self._segments[number + 1 :][::-1]
+        del self._segments[number + 1 :], self._bases[number + 1 :]
+        self.active = self._segments[-1]
+        return gone
+
+    def replace(self, replaced: list[Segment], segment: Segment) -> None:
+        """Put one segment in the place of several that stand in a row."""
+        at = self._bases.index(replaced[0].base_offset)
+        self._segments[at : at + len(replaced)] = [segment]
+        self._bases[at : at + len(replaced)] = [segment.base_offset]
+
+    def holds(self, segments: list[Segment]) -> bool:
+        """Whether these segments stand in a row here, and none of them is active."""
+        at = self.find(segments[0].base_offset)
+        return self._segments[at : at + len(segments)] == segments and self.active not in segments

@@ -1,0 +1,237 @@
+"""Compaction by Kafka's rules: of each key the last record stays, offsets never change, tombstones go after a while.
+
+The log's owner makes a plan, any thread builds it (it reads sealed, held segments and writes files beside the log),
+the owner installs it. Until `install` the log is as it was; a crash at any moment leaves the old segments or the
+new ones. What was appended, or became retained, meanwhile is untouched: a plan whose segments are gone is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from odradek.log.keymap import KeyMap
+from odradek.log.log import PartitionLog
+from odradek.log.segment import Backend, Mark, Segment
+from odradek.log.transactions import AbortedTransactions
+from odradek.model import Offset
+from odradek.records.build import rebuild_batch
+from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, iter_headers
+from odradek.records.parse import iter_keys, parse_batch
+from odradek.records.record import Record
+
+READ_BYTES = 1 << 20
+BATCH_BYTES_MAX = 1 << 30  # of one batch, decompressed
+
+
+@dataclass
+class CompactionStats:
+    """What a compaction did."""
+
+    bytes_before: int = 0
+    bytes_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+
+
+@dataclass
+class CompactionPlan:
+    """Which segments are cleaned and how; holds them until `install` or `drop`."""
+
+    backend: Backend
+    segments: list[Segment]  # sealed, in a row, from the start of the log
+    behind: list[Segment]  # what follows: only asked how transactions ended
+    dirty_from: Offset
+    dirty_to: Offset  # exclusive; moves down if the key map gets full
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    key_map_bytes: int
+    last_batches: dict[int, Offset]  # of each producer: kept, even without records, so that its sequences go on
+    groups: list[list[Segment]] = field(default_factory=list)  # each becomes one segment
+    stats: CompactionStats = field(default_factory=CompactionStats)
+
+    def build(self) -> None:
+        """Write the cleaned segments beside the log. May run in another thread."""
+        aborted = AbortedTransactions()
+        for segment in (*self.segments, *self.behind):
+            if segment.next_offset > self.dirty_from:
+                aborted.read(segment, self.dirty_from)
+        keys = self._map_keys(aborted)
+        cleaner = _Cleaner(self, keys, aborted)
+        for group in self._grouped():
+            cleaner.clean(group)
+            self.groups.append(group)
+
+    def _map_keys(self, aborted: AbortedTransactions) -> KeyMap:
+        """Learn the newest offset of each key in the dirty part, or in as much of it as the map can hold."""
+        keys = KeyMap(self.key_map_bytes)
+        for segment in self.segments:
+            if segment.next_offset <= self.dirty_from:
+                continue
+            for header, batch in _batches(segment):
+                if header.last_offset < self.dirty_from or header.is_control or aborted.has(header):
+                    continue
+                if not keys.has_room_for(header.record_count):
+                    self.dirty_to = header.base_offset
+                    return keys
+                for offset, _, key, _ in iter_keys(batch, size_max=BATCH_BYTES_MAX):
+                    if key is not None:
+                        keys.put(key, offset)
+        return keys
+
+    def _grouped(self) -> Iterator[list[Segment]]:
+        """Neighbours that fit into one segment together, so that many small ones do not stay for ever."""
+        group: list[Segment] = []
+        for segment in self.segments:
+            if segment.base_offset >= self.dirty_to:
+                break
+            size_bytes = sum(member.size_bytes for member in group) + segment.size_bytes
+            if group and (size_bytes > self.segment_bytes or segment.next_offset - group[0].base_offset > 2**31 - 1):
+                yield group
+                group = []
+            group.append(segment)
+        if group:
+            yield group
+
+    def install(self, log: PartitionLog) -> bool:
+        """Put the cleaned segments in place; False if the log has changed too much since the plan was made."""
+        try:
+            for group in self.groups:
+                if not log.has_sealed(group):
+                    return False
+                log.replace(group, min(self.dirty_to, group[-1].next_offset))
+        finally:
+            self.drop()
+        return True
+
+    def drop(self) -> None:
+        """Let the segments go and remove what was built and not installed."""
+        for segment in (*self.segments, *self.behind):
+            segment.release()
+        self.segments, self.behind = [], []
+        self.backend.discard_replacements()
+
+
+def plan_compaction(
+    log: PartitionLog, now_ms: int, key_map_bytes: int, *, upto: Offset | None = None, force: bool = False
+) -> CompactionPlan | None:
+    """Say what compaction would clean; None if it is not worth it yet. `upto`: not beyond the high watermark."""
+    limit = _limit(log, now_ms, upto)
+    dirty_from = max(log.state.cleaned_to, log.log_start)
+    segments = [segment for segment in log.segments[:-1] if segment.next_offset <= limit]
+    dirty = [segment for segment in segments if segment.next_offset > dirty_from and segment.size_bytes]
+    if not log.config.compacts or not dirty or not (force or _is_due(log, segments, dirty, now_ms)):
+        return None
+    behind = [segment for segment in log.segments if segment.base_offset >= segments[-1].next_offset]
+    for segment in (*segments, *behind):
+        segment.hold()
+    return CompactionPlan(
+        backend=log.backend,
+        segments=segments,
+        behind=behind,
+        dirty_from=dirty_from,
+        dirty_to=segments[-1].next_offset,
+        now_ms=now_ms,
+        delete_retention_ms=log.config.delete_retention_ms,
+        segment_bytes=log.config.segment_bytes,
+        key_map_bytes=key_map_bytes,
+        last_batches={
+            producer_id: producer.written[-1].last_offset
+            for producer_id, producer in log.producers.items()
+            if producer.written
+        },
+    )
+
+
+def _limit(log: PartitionLog, now_ms: int, upto: Offset | None) -> Offset:
+    """The offset from which on nothing may be cleaned: open transactions, young records, what is not replicated."""
+    limits = [log.next_offset if upto is None else upto]
+    unstable = log.producers.first_unstable_offset
+    if unstable is not None:
+        limits.append(unstable)
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        young = (s.base_offset for s in log.segments if s.size_bytes and s.max_timestamp() > now_ms - lag_ms)
+        limits.extend(young)
+    return min(limits)
+
+
+def _is_due(log: PartitionLog, segments: list[Segment], dirty: list[Segment], now_ms: int) -> bool:
+    """Whether enough of the log is dirty, or something in it has been dirty for too long."""
+    total = sum(segment.size_bytes for segment in segments)
+    if sum(segment.size_bytes for segment in dirty) >= log.config.min_cleanable_dirty_ratio * total:
+        return True
+    first = dirty[0].first_timestamp()
+    return first != NO_TIMESTAMP and now_ms - first > log.config.max_compaction_lag_ms
+
+
+class _Cleaner:
+    """Writes groups of segments anew, without what has been overwritten."""
+
+    def __init__(self, plan: CompactionPlan, keys: KeyMap, aborted: AbortedTransactions) -> None:
+        self._plan = plan
+        self._keys = keys
+        self._aborted = aborted
+
+    def clean(self, group: list[Segment]) -> None:
+        """Make one segment of a group, on stable storage, not part of the log yet."""
+        replacement = self._plan.backend.create_replacement(group[0].base_offset)
+        for segment in group:
+            for header, batch in _batches(segment):
+                cleaned = self._clean_batch(header, batch)
+                if cleaned is not None:
+                    data, timestamp = cleaned
+                    replacement.append(data, [Mark(0, header.base_offset, header.last_offset, timestamp)])
+        replacement.seal()
+        replacement.sync(sealed=True)
+        stats = self._plan.stats
+        stats.bytes_before += sum(segment.size_bytes for segment in group)
+        stats.bytes_after += replacement.size_bytes
+        replacement.close()
+
+    def _clean_batch(self, header: BatchHeader, batch: memoryview) -> tuple[memoryview | bytearray, int] | None:
+        """What stays of a batch, with its largest timestamp; None if nothing does."""
+        plan = self._plan
+        plan.stats.records_before += header.record_count
+        if header.base_offset >= plan.dirty_to:
+            plan.stats.records_after += header.record_count
+            return batch, header.max_timestamp
+        expired = header.has_delete_horizon and header.base_timestamp <= plan.now_ms
+        records = parse_batch(batch, size_max=BATCH_BYTES_MAX) if header.record_count else []
+        kept = self._kept(header, records, expired)
+        plan.stats.records_after += len(kept)
+        if not kept and plan.last_batches.get(header.producer_id, -1) != header.last_offset:
+            return None
+        passing = header.is_control or any(record.value is None for record in kept)
+        starts_horizon = passing and bool(kept) and not header.has_delete_horizon
+        if len(kept) == header.record_count and not starts_horizon:
+            return batch, header.max_timestamp
+        horizon = plan.now_ms + plan.delete_retention_ms if starts_horizon else None
+        rebuilt = rebuild_batch(header, kept, delete_horizon_ms=horizon)
+        return rebuilt, max((record.timestamp for record in kept), default=header.max_timestamp)
+
+    def _kept(self, header: BatchHeader, records: list[Record], expired: bool) -> list[Record]:
+        """The records that stay. A marker stays, like a tombstone, until its horizon: readers may still need it."""
+        if header.is_control:
+            return [] if expired else records
+        if header.producer_id != NO_PRODUCER_ID and self._aborted.has(header):
+            return []
+        newest = self._keys.is_newest
+        return [
+            record
+            for record in records
+            if record.key is not None and newest(record.key, record.offset) and not (record.value is None and expired)
+        ]
+
+
+def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of a segment with their bytes."""
+    offset, end = segment.base_offset, segment.next_offset
+    while True:
+        chunk = segment.read(offset, READ_BYTES, end)
+        if chunk is None or not chunk.data:
+            return
+        for at, header in iter_headers(chunk.data):
+            yield header, chunk.data[at : at + header.size_bytes]
+        offset = chunk.next_offset

@@ -1,0 +1,115 @@
+"""Group flush: one fdatasync covers all that arrived while the last one ran (DESIGN.md, promise 1).
+
+Threads wait for the disk, the event loop does all the rest. Each log has at most one flush under way; different
+logs flush side by side. A flush that fails stops its log, tells whoever asked, and is never tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+
+from odradek.log.errors import LogStoppedError
+from odradek.log.flushing import FlushJob
+from odradek.log.log import PartitionLog
+from odradek.model import Offset
+
+Failed = Callable[[PartitionLog, LogStoppedError], None]
+
+
+class GroupFlusher:
+    """Flushes logs on demand. Made and used on one event loop."""
+
+    def __init__(self, threads: int, on_failure: Failed | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_failure = on_failure
+        self._busy: set[PartitionLog] = set()  # a flush is scheduled or under way
+        self._waiting: dict[PartitionLog, deque[tuple[Offset, asyncio.Future[None]]]] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._jobs: SimpleQueue[tuple[PartitionLog, FlushJob] | None] = SimpleQueue()
+        self._threads = [Thread(target=self._work, name=f"flush-{n}", daemon=True) for n in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def flushed(self, log: PartitionLog, offset: Offset) -> asyncio.Future[None]:
+        """A future that is done when all below `offset` is on stable storage, or fails if it never will be."""
+        future = self._loop.create_future()
+        if log.flushed_offset >= offset:
+            future.set_result(None)
+        elif log.stopped is not None:
+            future.set_exception(LogStoppedError(log.directory, log.stopped))
+        else:
+            self._waiting.setdefault(log, deque()).append((offset, future))
+            self.request(log)
+        return future
+
+    def request(self, log: PartitionLog) -> None:
+        """See that what is in the log now will be flushed soon."""
+        if log not in self._busy:
+            self._busy.add(log)
+            self._idle.clear()
+            # At the end of this turn of the loop, so that all that arrived in it shares the flush.
+            self._loop.call_soon(self._begin, log)
+
+    def _begin(self, log: PartitionLog) -> None:
+        try:
+            job = log.begin_flush()
+        except LogStoppedError as error:
+            self._fail(log, error)
+            return
+        if job is not None:
+            self._jobs.put((log, job))
+        else:
+            self._rest(log)
+
+    def _work(self) -> None:
+        while (next_job := self._jobs.get()) is not None:
+            log, job = next_job
+            failure: Exception | None = None
+            try:
+                job.run()
+            except Exception as error:  # whatever it was, the bytes are in doubt, and the owner must hear of it
+                failure = error
+            self._loop.call_soon_threadsafe(self._done, log, job, failure)
+
+    def _done(self, log: PartitionLog, job: FlushJob, failure: Exception | None) -> None:
+        try:
+            log.finish_flush(job, failure)
+        except LogStoppedError as error:
+            self._fail(log, error)
+            return
+        waiting = self._waiting.get(log)
+        while waiting and waiting[0][0] <= log.flushed_offset:
+            future = waiting.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+        if waiting:
+            self._begin(log)
+        else:
+            self._rest(log)
+
+    def _rest(self, log: PartitionLog) -> None:
+        self._waiting.pop(log, None)
+        self._busy.discard(log)
+        if not self._busy:
+            self._idle.set()
+
+    def _fail(self, log: PartitionLog, error: LogStoppedError) -> None:
+        for _, future in self._waiting.get(log, ()):
+            if not future.done():
+                future.set_exception(error)
+        self._rest(log)
+        if self._on_failure is not None:
+            self._on_failure(log, error)
+
+    async def close(self) -> None:
+        """Wait for the flushes under way, then end the threads."""
+        await self._idle.wait()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()

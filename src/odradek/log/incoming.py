@@ -1,0 +1,45 @@
+"""What is checked and written into batches before a log takes them in."""
+
+from __future__ import annotations
+
+from odradek.disk.interface import Buffer
+from odradek.log.config import LogConfig
+from odradek.records.compression import Codec
+from odradek.records.errors import BatchTooLargeError, InvalidRecordError, UnsupportedCodecError
+from odradek.records.header import BatchHeader, check_batch, stamp_log_append_time
+
+_CODEC_MAX = max(Codec)
+
+
+def split(data: Buffer) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches in some bytes, each whole and with a right CRC."""
+    view = memoryview(data)
+    batches = []
+    at = 0
+    while at < len(view):
+        header = check_batch(view, at)
+        batches.append((header, view[at : at + header.size_bytes]))
+        at += header.size_bytes
+    if not batches:
+        raise InvalidRecordError("there is no batch in these bytes")
+    return batches
+
+
+def check_new(header: BatchHeader, config: LogConfig) -> None:
+    """Refuse what the CRC does not: too large, an unknown codec, offsets and records that do not match."""
+    if header.size_bytes > config.max_message_bytes:
+        raise BatchTooLargeError(
+            f"a batch of {header.size_bytes} bytes is over max.message.bytes = {config.max_message_bytes}"
+        )
+    if header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecordError(
+            f"the batch has {header.record_count} records for {header.last_offset_delta + 1} offsets"
+        )
+    if header.codec > _CODEC_MAX:
+        raise UnsupportedCodecError(f"there is no codec {header.codec}")
+
+
+def stamp_times(data: bytearray | memoryview, now_ms: int) -> None:
+    """Give all records the broker's time (message.timestamp.type=LogAppendTime)."""
+    for _, batch in split(data):
+        stamp_log_append_time(batch, now_ms)

@@ -1,0 +1,87 @@
+"""Reading a log from an offset on, while it is appended to and while retention removes what has been read.
+
+A `LogReader` holds the segment it stands in: its bytes stay readable although their names may be gone. A `ReadJob`
+does the same for one read that waits for the disk in another thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from odradek.log.log import PartitionLog
+from odradek.log.segment import Chunk, Segment
+from odradek.model import Offset
+
+
+@dataclass(slots=True)
+class ReadJob:
+    """One read: begun and finished by the log's owner, run anywhere."""
+
+    segment: Segment
+    offset: Offset
+    max_bytes: int
+    upto: Offset
+
+    def run(self) -> Chunk:
+        """Read; empty data if the segment has nothing from there on. Waits for the disk."""
+        chunk = self.segment.read(self.offset, self.max_bytes, self.upto)
+        return chunk if chunk is not None else Chunk(memoryview(b""), self.offset, self.offset)
+
+    def finish(self) -> None:
+        """Let the segment go."""
+        self.segment.release()
+
+
+def begin_read(log: PartitionLog, offset: Offset, max_bytes: int, upto: Offset | None = None) -> ReadJob:
+    """Prepare a read that another thread can run."""
+    segment = log.segment_at(offset)
+    while not segment.size_bytes and (following := log.segment_after(segment)) is not None:
+        segment = following
+    segment.hold()
+    return ReadJob(segment, offset, max_bytes, log.next_offset if upto is None else min(upto, log.next_offset))
+
+
+class LogReader:
+    """A place in a log that moves forward as it is read."""
+
+    def __init__(self, log: PartitionLog, offset: Offset) -> None:
+        self.offset = offset  # of the next batch to read, or inside it
+        self._log = log
+        self._segment = log.segment_at(offset)
+        self._segment.hold()
+
+    def read(self, max_bytes: int, *, upto: Offset | None = None) -> Chunk:
+        """Give the next whole batches and move behind them; empty data at the end of the log."""
+        end = self._log.next_offset
+        limit = end if upto is None else min(upto, end)
+        while True:
+            chunk = self._segment.read(self.offset, max_bytes, limit)
+            if chunk is not None and chunk.data:
+                self.offset = chunk.next_offset
+                return chunk
+            following = self._log.segment_after(self._segment)
+            if following is None or following.base_offset >= limit:
+                return Chunk(memoryview(b""), self.offset, self.offset)
+            following.hold()
+            self._segment.release()
+            self._segment = following
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """All chunks up to where the log ends now."""
+        while (chunk := self.read(1 << 20)).data:
+            yield chunk
+
+    def close(self) -> None:
+        """Let the segment go."""
+        self._segment.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,189 @@
+"""Opening a log: what is trusted, what is read again, and what that teaches about the rest.
+
+What the recovery point covers was flushed and is trusted until it is read. What lies behind it is checked batch by
+batch; a torn tail is cut. Nothing else is read at a start, however large the log is.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from odradek.clock import Clock
+from odradek.disk.interface import Disk
+from odradek.log.backends.file import FileBackend
+from odradek.log.config import LogConfig, StoreConfig
+from odradek.log.epochs import NO_EPOCH, LeaderEpochs
+from odradek.log.index import IndexCache
+from odradek.log.log import PartitionLog, Parts
+from odradek.log.producers import Producers
+from odradek.log.segment import Backend, BatchCheck, EndOfSegment, Segment
+from odradek.log.snapshots import ProducerSnapshots
+from odradek.log.state import LogState, RecoveryPoint, read_recovery_point, write_recovery_point
+from odradek.model import Offset
+from odradek.records.header import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all logs of a store have in common."""
+
+    disk: Disk
+    clock: Clock
+    config: StoreConfig
+    cache: IndexCache
+
+
+class RecoveryReport(NamedTuple):
+    """What opening a log had to do."""
+
+    scanned_bytes: int = 0  # not known to be flushed, read and checked
+    cut_bytes: int = 0  # torn, gone
+    dropped_segments: int = 0  # behind a torn one, gone
+
+
+def batch_check(epochs: LeaderEpochs, state: LogState) -> BatchCheck:
+    """What a batch must satisfy beside its CRC: it follows the one before, and its epoch is the one we know."""
+
+    def check(header: BatchHeader, expected: Offset | None) -> str | None:
+        base = header.base_offset
+        if expected is not None and base != expected and (base < expected or not state.sparse):
+            return f"offset {base} stands where {expected} belongs"
+        if epochs.known:
+            epoch = epochs.epoch_at(header.last_offset)
+            if epoch != header.leader_epoch and (epoch != NO_EPOCH or epochs.latest == NO_EPOCH):
+                return f"offset {base} has leader epoch {header.leader_epoch}, it was written in {epoch}"
+        return None
+
+    return check
+
+
+def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[PartitionLog, RecoveryReport]:
+    """Open a partition's log, or make a new one if there is none."""
+    disk = shared.disk
+    disk.make_directory(directory)
+    state = LogState(disk, directory)
+    epochs = LeaderEpochs(disk, directory)
+    backend = FileBackend(disk, directory, shared.cache, config, batch_check(epochs, state))
+    producers = Producers(
+        expiration_ms=shared.config.producer_id_expiration_ms, count_max=shared.config.producer_ids_max
+    )
+    parts = Parts(disk, shared.clock, backend, state, epochs, producers, ProducerSnapshots(disk, directory))
+    _finish_swap(backend, state)
+    point = read_recovery_point(disk, directory)
+    bases = backend.find()
+    if not bases:
+        return _create(parts, config, point), RecoveryReport()
+    if point is not None and point.segment not in bases:
+        logger.error("%s: the recovery point names segment %d, which is not there", directory, point.segment)
+        point = None
+    segments, report = _recover(backend, bases, point, state)
+    if not state.known:
+        state.log_start = bases[0]
+        state.save()
+    if not epochs.known:
+        _relearn_epochs(epochs, segments)
+    return _assemble(parts, config, segments, report, point), report
+
+
+def _finish_swap(backend: Backend, state: LogState) -> None:
+    """Complete a compaction that a crash interrupted after it was decided, or forget one that was not."""
+    if state.swap is not None:
+        backend.install_replacement(state.swap.base_offset, state.swap.replaced)
+        state.swap = None
+        state.save()
+    backend.discard_replacements()
+
+
+def _create(parts: Parts, config: LogConfig, point: RecoveryPoint | None) -> PartitionLog:
+    state = parts.state
+    if point is not None and point.next_offset > state.log_start:
+        logger.error("%s has lost its segments; it goes on at offset %d", state.directory, point.next_offset)
+        state.log_start = point.next_offset
+    base = state.log_start
+    segment = parts.backend.create(base)
+    point = RecoveryPoint(base, base, 0)
+    state.save()
+    parts.epochs.save()
+    write_recovery_point(parts.disk, state.directory, point, durable=True)
+    parts.backend.sync_names()
+    return PartitionLog(parts, config, [segment], point)
+
+
+def _recover(
+    backend: Backend, bases: list[Offset], point: RecoveryPoint | None, state: LogState
+) -> tuple[list[Segment], RecoveryReport]:
+    segments: list[Segment] = []
+    scanned = cut = 0
+    for base, follower in zip(bases, [*bases[1:], None], strict=True):
+        segment = backend.open(base)
+        segments.append(segment)
+        if point is not None and base < point.segment and follower is not None:
+            segment.adopt(follower)
+            continue
+        recovered = segment.recover(_flushed(base, point))
+        scanned += recovered.scanned_bytes
+        cut += recovered.cut_bytes
+        if follower is None:
+            break
+        lost_its_end = recovered.cut_bytes or (segment.next_offset < follower and not state.sparse)
+        if lost_its_end and point is not None:
+            dropped = _drop(backend, segments[-1], bases)
+            return segments, RecoveryReport(scanned, cut, dropped)
+        segment.seal()
+        segment.adopt(follower)
+    return segments, RecoveryReport(scanned, cut, 0)
+
+
+def _flushed(base: Offset, point: RecoveryPoint | None) -> EndOfSegment | None:
+    """How much of a segment that is not older than the recovery point was flushed."""
+    if point is None:
+        return None
+    if base == point.segment:
+        return EndOfSegment(point.next_offset, point.size_bytes)
+    return EndOfSegment(base, 0)
+
+
+def _drop(backend: Backend, last: Segment, bases: list[Offset]) -> int:
+    """Remove the segments behind a torn one: whatever they hold was never flushed, and nothing leads to it."""
+    behind = [base for base in bases if base > last.base_offset]
+    for base in reversed(behind):
+        logger.warning("segment %d stands behind a torn one and was never flushed; it is removed", base)
+        backend.open(base).delete()
+    backend.sync_names()
+    return len(behind)
+
+
+def _relearn_epochs(epochs: LeaderEpochs, segments: list[Segment]) -> None:
+    """Read the epochs from the batches, because the file that lists them is lost."""
+    found: list[tuple[int, Offset]] = []
+    for segment in segments:
+        for _, header in segment.batches(segment.base_offset):
+            if header.leader_epoch > (found[-1][0] if found else NO_EPOCH):
+                found.append((header.leader_epoch, header.base_offset))
+    epochs.replace(found)
+
+
+def _assemble(
+    parts: Parts, config: LogConfig, segments: list[Segment], report: RecoveryReport, point: RecoveryPoint | None
+) -> PartitionLog:
+    """Put the log together and bring all that is beside the segments in line with them."""
+    active, state = segments[-1], parts.state
+    if report.scanned_bytes or point is None:
+        for segment in segments:
+            if point is None or segment.base_offset >= point.segment:
+                segment.sync(sealed=segment is not active)
+        point = RecoveryPoint(active.next_offset, active.base_offset, active.size_bytes)
+        write_recovery_point(parts.disk, state.directory, point, durable=True)
+    state.log_start = max(state.log_start, segments[0].base_offset)
+    parts.epochs.truncate_end(active.next_offset)
+    log = PartitionLog(parts, config, segments, point)
+    if state.log_start > active.next_offset:
+        logger.error("%s ends at %d, before its start", state.directory, active.next_offset)
+        log.start_over(state.log_start)
+    else:
+        log.reload_producers()
+    return log

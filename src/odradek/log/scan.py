@@ -1,0 +1,134 @@
+"""Walking over the batches of a log file, block by block, and finding the next whole one after damage.
+
+Recovery, first reads, `odradek log verify` and the rebuilding of indexes all read files through this one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from odradek.disk.interface import File
+from odradek.log.errors import DamagedLogError
+from odradek.log.segment import BatchCheck, Placed
+from odradek.model import Offset
+from odradek.records.errors import CorruptBatchError
+from odradek.records.header import (
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    check_batch,
+    check_frame,
+    read_header,
+)
+
+BLOCK_BYTES = 1 << 20
+BATCH_BYTES_MAX = 1 << 30  # a length beyond this is damage, not a batch
+_MAGIC_AT = 16
+
+
+class Damage(NamedTuple):
+    """Bytes that are no batch, and where the next whole batch begins, if there is one."""
+
+    path: str
+    position: int
+    reason: str
+    resumes: Placed | None
+
+    def error(self) -> DamagedLogError:
+        """The same as an exception."""
+        return DamagedLogError(self.path, self.position, self.reason)
+
+
+def survey(
+    file: File, start: int, end: int, check: BatchCheck, expected: Offset | None, *, crc: bool = True
+) -> Iterator[Placed | Damage]:
+    """Yield the batches between two positions; where one is damaged, say so and go on with the next whole one."""
+    position, after = start, -1
+    while position < end:
+        try:
+            for placed in scan(file, position, end, check, expected, crc=crc):
+                yield placed
+                after = placed.header.last_offset
+            return
+        except DamagedLogError as error:
+            resumes = next_whole_batch(file, error.position + 1, end, check, after)
+            yield Damage(file.path, error.position, error.reason, resumes)
+            if resumes is None:
+                return
+            position, expected = resumes.position, None
+
+
+def scan(
+    file: File, start: int, end: int, check: BatchCheck, expected: Offset | None, *, crc: bool = True
+) -> Iterator[Placed]:
+    """Yield each batch between two positions; DamagedLogError names the first that is not what was written."""
+    position, wanted = start, BLOCK_BYTES
+    while position < end:
+        block = memoryview(file.read(min(wanted, end - position), position))
+        at, wanted = 0, BLOCK_BYTES
+        while at < len(block):
+            header = _whole_batch(file, block, at, position, end, crc)
+            if isinstance(header, int):  # the block ends inside this batch
+                wanted = max(BLOCK_BYTES, header)
+                break
+            reason = check(header, expected)
+            if reason is not None:
+                raise DamagedLogError(file.path, position + at, reason)
+            yield Placed(position + at, header)
+            expected = header.next_offset
+            at += header.size_bytes
+        position += at
+
+
+def _whole_batch(file: File, block: memoryview, at: int, position: int, end: int, crc: bool) -> BatchHeader | int:
+    """The checked header of the batch at `at`, or how many bytes must be read from there to have it whole."""
+    left = end - position - at
+    if left < HEADER_BYTES:
+        raise DamagedLogError(file.path, position + at, f"{left} bytes are too few for a batch")
+    if len(block) - at < HEADER_BYTES:
+        return HEADER_BYTES
+    try:
+        size = read_header(block, at).size_bytes
+        if HEADER_BYTES <= size <= min(left, BATCH_BYTES_MAX) and size > len(block) - at:
+            return size
+        return check_batch(block, at) if crc else check_frame(block, at)
+    except CorruptBatchError as error:
+        raise DamagedLogError(file.path, position + at, str(error)) from error
+
+
+def next_whole_batch(file: File, start: int, end: int, check: BatchCheck, after: Offset) -> Placed | None:
+    """Find the first position from `start` on at which a whole batch begins, with offsets beyond `after`."""
+    position = start
+    while position + HEADER_BYTES <= end:
+        block = file.read(min(BLOCK_BYTES, end - position), position)
+        at = block.find(MAGIC, _MAGIC_AT)
+        while 0 <= at <= len(block) - HEADER_BYTES + _MAGIC_AT:
+            begin = at - _MAGIC_AT
+            header = read_header(block, begin)
+            if _plausible(header, end - position - begin, after) and check(header, None) is None:
+                batch = file.read(header.size_bytes, position + begin)
+                if _is_whole(batch):
+                    return Placed(position + begin, header)
+            at = block.find(MAGIC, at + 1)
+        position += len(block) - HEADER_BYTES + 1
+    return None
+
+
+def _plausible(header: BatchHeader, left: int, after: Offset) -> bool:
+    size = header.batch_length + LENGTH_OVERHEAD
+    return (
+        HEADER_BYTES <= size <= min(left, BATCH_BYTES_MAX)
+        and header.base_offset > after
+        and header.record_count >= 0
+        and header.last_offset_delta >= 0
+    )
+
+
+def _is_whole(batch: bytes) -> bool:
+    try:
+        check_batch(batch)
+    except CorruptBatchError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""What a log remembers of itself beside its segments.
+
+`recovery-point`: how far the last segment is known to be flushed. It is overwritten in place after every flush and
+not synced itself: it is written after the sync that it speaks of, so an old one after a power loss only means more
+reading. `log-state.json`: what rarely changes and must be durable at once: the log start, compaction's progress, a
+swap under way.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple
+
+from odradek.disk.interface import Disk
+from odradek.model import Offset
+from odradek.records.crc import crc32c
+
+RECOVERY_POINT_NAME = "recovery-point"
+STATE_NAME = "log-state.json"
+
+_POINT = struct.Struct(">qqq")
+_CRC = struct.Struct(">I")
+
+
+class RecoveryPoint(NamedTuple):
+    """All before this is on stable storage."""
+
+    next_offset: Offset
+    segment: Offset  # base offset of the segment that was the last one
+    size_bytes: int  # of that segment
+
+
+def read_recovery_point(disk: Disk, directory: str) -> RecoveryPoint | None:
+    """The recovery point, or None if there is none that can be trusted."""
+    data = disk.read_file(f"{directory}/{RECOVERY_POINT_NAME}")
+    if data is None or len(data) != _POINT.size + _CRC.size:
+        return None
+    if _CRC.unpack_from(data, _POINT.size)[0] != crc32c(data[: _POINT.size]):
+        return None
+    return RecoveryPoint(*_POINT.unpack_from(data))
+
+
+def write_recovery_point(disk: Disk, directory: str, point: RecoveryPoint, *, durable: bool) -> None:
+    """Remember how far the log is flushed. `durable` when the point moves back, as before a truncation."""
+    data = _POINT.pack(*point)
+    data += _CRC.pack(crc32c(data))
+    path = f"{directory}/{RECOVERY_POINT_NAME}"
+    if durable:
+        disk.write_atomic(path, data)
+    else:
+        disk.overwrite(path, data)
+
+
+class Swap(NamedTuple):
+    """A compacted segment that takes the place of others."""
+
+    base_offset: Offset
+    replaced: list[Offset]
+
+
+@dataclass
+class LogState:
+    """The small durable facts of one log."""
+
+    disk: Disk
+    directory: str
+    log_start: Offset = 0
+    cleaned_to: Offset = 0  # compaction has been here; from here on the log is dirty
+    sparse: bool = False  # offsets may have gaps: compaction ran, here or at the leader this log was copied from
+    swap: Swap | None = None  # to be finished at the next start if it stands there
+
+    def __post_init__(self) -> None:
+        self._lock = Lock()  # removals save from another thread
+        self.known = self._load()
+
+    def save(self) -> None:
+        """Write all of it durably."""
+        with self._lock:
+            text = json.dumps(
+                {
+                    "version": 1,
+                    "log_start": self.log_start,
+                    "cleaned_to": self.cleaned_to,
+                    "sparse": self.sparse,
+                    "swap": self.swap and self.swap._asdict(),
+                },
+                indent=1,
+            )
+            self.disk.write_atomic(f"{self.directory}/{STATE_NAME}", text.encode() + b"\n")
+
+    def _load(self) -> bool:
+        data = self.disk.read_file(f"{self.directory}/{STATE_NAME}")
+        if data is None:
+            return False
+        try:
+            fields = json.loads(data)
+            self.log_start = int(fields["log_start"])
+            self.cleaned_to = int(fields["cleaned_to"])
+            self.sparse = bool(fields["sparse"])
+            self.swap = Swap(**fields["swap"]) if fields["swap"] else None
+        except (ValueError, KeyError, TypeError):
+            return False
+        return True
