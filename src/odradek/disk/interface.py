@@ -75,8 +75,8 @@ class Disk(Protocol):
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Replace a small file: after a crash it holds the old bytes or the new ones; or anything, if not `durable`."""
 
-    def overwrite(self, path: str, data: bytes) -> None:
-        """Put `data` at the start of a small file without waiting for the disk; after a crash anything may be there."""
+    def overwrite(self, path: str, data: bytes, *, at: int = 0) -> None:
+        """Change bytes of a small file without waiting for the disk; after a crash anything may be there."""
 
     def list(self, path: str) -> list[Entry]:
         """The names in a directory, in no order; none if there is no such directory."""

@@ -237,15 +237,15 @@ class MemoryDisk:
         if durable:
             self.sync_directory(path.rpartition("/")[0])
 
-    def overwrite(self, path: str, data: bytes) -> None:
-        """Put `data` at the start of a small file without waiting for the disk."""
+    def overwrite(self, path: str, data: bytes, *, at: int = 0) -> None:
+        """Change bytes of a small file without waiting for the disk."""
         self.maybe_fail("write", path)
         directory, name = self._parent(path)
         if name not in directory.entries:
             self.open(path, create=True)
         node = directory.entries[name]
         if isinstance(node, _FileNode):
-            node.write(0, data)
+            node.write(at, data)
 
     def list(self, path: str) -> list[Entry]:
         """The names in a directory; none if there is no such directory."""

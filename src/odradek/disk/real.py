@@ -257,12 +257,12 @@ class RealDisk:
         if durable:
             self.sync_directory(os.path.dirname(path) or ".")
 
-    def overwrite(self, path: str, data: bytes) -> None:
-        """Put `data` at the start of a small file without waiting for the disk."""
+    def overwrite(self, path: str, data: bytes, *, at: int = 0) -> None:
+        """Change bytes of a small file without waiting for the disk."""
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                os.pwrite(descriptor, data, 0)
+                os.pwrite(descriptor, data, at)
             finally:
                 os.close(descriptor)
         except OSError as error:

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from odradek.disk.interface import Disk
 from odradek.log.segment import Segment
-from odradek.log.state import RecoveryPoint, write_recovery_point
+from odradek.log.state import RecoveryPoint, advance_recovery_point
 
 
 @dataclass
@@ -58,6 +58,7 @@ class FlushJob:
     active: Segment
     sync_names: Callable[[], None] | None  # set when segments were made or removed
     point: RecoveryPoint  # what is safe when the job has run
+    turn: int
     batches: int
     size_bytes: int
     seconds: float = 0.0
@@ -75,7 +76,7 @@ class FlushJob:
             self.active.sync()
             if self.sync_names is not None:
                 self.sync_names()
-            write_recovery_point(self.disk, self.directory, self.point, durable=False)
+            advance_recovery_point(self.disk, self.directory, self.point, self.turn)
         self.seconds = perf_counter() - begin
 
     def cancel(self) -> None:

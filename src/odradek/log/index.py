@@ -125,14 +125,13 @@ class SparseIndex(ABC):
 
     def sync(self) -> None:
         """Return when what was written out is on stable storage."""
-        file = self._disk.open(self.path)
         try:
+            file = self._disk.open(self.path)
             file.sync()
+            file.close()
         except DiskError:
             if self._disk.exists(self.path):  # else nothing was written out, or retention removed it meanwhile
                 raise
-        finally:
-            file.close()
 
     def entries(self, *, nowait: bool = False) -> Entries | None:
         """The entries in the file, from the cache or the disk; None with `nowait` if they are not in memory."""
@@ -264,15 +263,15 @@ class TimeIndex(SparseIndex):
     entry_bytes = 12
     key_type = "q"
 
-    def before(self, timestamp: int) -> int:
-        """A relative offset up to which every record is older than this time; -1 if there is none."""
+    def before(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry with an earlier time: every record up to its offset is older."""
         for entries in (self.tail, self.entries()):
             if entries is None:
                 continue
             at = bisect_left(entries.keys, timestamp) - 1
             if at >= 0:
-                return entries.values[at]
-        return -1
+                return entries.keys[at], entries.values[at]
+        return None
 
     def count_below_offset(self, relative_offset: int) -> int:
         """How many entries speak of offsets below this one."""

@@ -25,7 +25,7 @@ from odradek.log.producers import Producers
 from odradek.log.retention import SegmentFacts, expired_count
 from odradek.log.segment import Backend, Chunk, Mark, Segment, TimestampOffset
 from odradek.log.snapshots import ProducerSnapshots
-from odradek.log.state import LogState, RecoveryPoint, Swap, write_recovery_point
+from odradek.log.state import LogState, RecoveryPoint, Swap, set_recovery_point
 from odradek.model import Offset
 from odradek.records.build import read_control
 from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, check_batch, stamp_offset
@@ -321,6 +321,7 @@ class PartitionLog:
             active=active,
             sync_names=self.backend.sync_names if self._names_changed else None,
             point=RecoveryPoint(active.next_offset, active.base_offset, active.size_bytes),
+            turn=self.flush_stats.flushes,
             batches=self._unflushed_batches,
             size_bytes=self._unflushed_bytes,
         )
@@ -384,7 +385,8 @@ class PartitionLog:
         gone = self._chain.drop_oldest(count)
         self._unflushed = [segment for segment in self._unflushed if segment not in gone]
         self.state.log_start = max(self.state.log_start, self._chain.first_offset)
-        self._guard(self.epochs.truncate_start, self.state.log_start)
+        # Not from the log start: batches before it in the same segment are still read, and checked by their epochs.
+        self._guard(self.epochs.truncate_start, self._chain.first_offset)
         return Removal(self.state, gone)
 
     def replace(self, replaced: list[Segment], cleaned_to: Offset) -> None:
@@ -418,10 +420,14 @@ class PartitionLog:
         number = self._chain.find(offset)
         # Until all is done, nothing from here on counts as flushed: a crash in the middle leaves only more to check.
         base = self._chain.since(offset)[0].base_offset
-        write_recovery_point(self._disk, self.directory, RecoveryPoint(base, base, 0), durable=True)
+        set_recovery_point(self._disk, self.directory, RecoveryPoint(base, base, 0))
         for segment in self._chain.drop_after(number):
             segment.delete()
         self._chain.active.truncate(offset)
+        for segment in self._unflushed:
+            if segment is not self._chain.active and self._chain.holds([segment]):
+                segment.sync(sealed=True)
+        self._chain.active.sync()
         self.backend.sync_names()
         self._after_cut()
 
@@ -431,7 +437,7 @@ class PartitionLog:
 
     def _start_over(self, offset: Offset) -> None:
         self._cancel_flush()
-        write_recovery_point(self._disk, self.directory, RecoveryPoint(offset, offset, 0), durable=True)
+        set_recovery_point(self._disk, self.directory, RecoveryPoint(offset, offset, 0))
         for segment in reversed(self.segments):
             segment.delete()
         self._chain = Chain([self.backend.create(offset)])
@@ -459,7 +465,7 @@ class PartitionLog:
         self.reload_producers()
         active = self._chain.active
         point = RecoveryPoint(end, active.base_offset, active.size_bytes)
-        write_recovery_point(self._disk, self.directory, point, durable=True)
+        set_recovery_point(self._disk, self.directory, point)
 
     def reload_producers(self) -> None:
         """Learn the producers from the last snapshot and the headers after it."""
@@ -468,7 +474,7 @@ class PartitionLog:
         start = self.log_start if start is None else max(start, self.log_start)
         now = self._clock.now_ms()
         for segment in self._chain.since(start):
-            for _, header in segment.batches(start):
+            for _, header in segment.batches(start, lenient=True):
                 if header.producer_id == NO_PRODUCER_ID or header.base_offset < start:
                     continue
                 if header.is_control:
@@ -494,5 +500,8 @@ class PartitionLog:
             segment.close()
 
     def _sync_indexes(self) -> None:
-        self._chain.active.sync(sealed=True)
-        self._disk.sync_directory(self.directory)
+        active = self._chain.active
+        active.sync(sealed=True)
+        self.backend.sync_names()
+        point = RecoveryPoint(self.next_offset, active.base_offset, active.size_bytes, indexed=True)
+        set_recovery_point(self._disk, self.directory, point)

@@ -20,7 +20,7 @@ from odradek.log.log import PartitionLog, Parts
 from odradek.log.producers import Producers
 from odradek.log.segment import Backend, BatchCheck, EndOfSegment, Segment
 from odradek.log.snapshots import ProducerSnapshots
-from odradek.log.state import LogState, RecoveryPoint, read_recovery_point, write_recovery_point
+from odradek.log.state import LogState, RecoveryPoint, read_recovery_point, set_recovery_point
 from odradek.model import Offset
 from odradek.records.header import BatchHeader
 
@@ -77,7 +77,7 @@ def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[Partiti
     bases = backend.find()
     if not bases:
         return _create(parts, config, point), RecoveryReport()
-    if point is not None and point.segment not in bases:
+    if point is not None and point.segment not in bases and point.segment > bases[0]:
         logger.error("%s: the recovery point names segment %d, which is not there", directory, point.segment)
         point = None
     segments, report = _recover(backend, bases, point, state)
@@ -108,7 +108,7 @@ def _create(parts: Parts, config: LogConfig, point: RecoveryPoint | None) -> Par
     point = RecoveryPoint(base, base, 0)
     state.save()
     parts.epochs.save()
-    write_recovery_point(parts.disk, state.directory, point, durable=True)
+    set_recovery_point(parts.disk, state.directory, point)
     parts.backend.sync_names()
     return PartitionLog(parts, config, [segment], point)
 
@@ -143,7 +143,7 @@ def _flushed(base: Offset, point: RecoveryPoint | None) -> EndOfSegment | None:
     if point is None:
         return None
     if base == point.segment:
-        return EndOfSegment(point.next_offset, point.size_bytes)
+        return EndOfSegment(point.next_offset, point.size_bytes, point.indexed)
     return EndOfSegment(base, 0)
 
 
@@ -161,7 +161,7 @@ def _relearn_epochs(epochs: LeaderEpochs, segments: list[Segment]) -> None:
     """Read the epochs from the batches, because the file that lists them is lost."""
     found: list[tuple[int, Offset]] = []
     for segment in segments:
-        for _, header in segment.batches(segment.base_offset):
+        for _, header in segment.batches(segment.base_offset, lenient=True):
             if header.leader_epoch > (found[-1][0] if found else NO_EPOCH):
                 found.append((header.leader_epoch, header.base_offset))
     epochs.replace(found)
@@ -172,12 +172,12 @@ def _assemble(
 ) -> PartitionLog:
     """Put the log together and bring all that is beside the segments in line with them."""
     active, state = segments[-1], parts.state
-    if report.scanned_bytes or point is None:
+    if point is None or point[:3] != (active.next_offset, active.base_offset, active.size_bytes):
         for segment in segments:
             if point is None or segment.base_offset >= point.segment:
                 segment.sync(sealed=segment is not active)
         point = RecoveryPoint(active.next_offset, active.base_offset, active.size_bytes)
-        write_recovery_point(parts.disk, state.directory, point, durable=True)
+        set_recovery_point(parts.disk, state.directory, point)
     state.log_start = max(state.log_start, segments[0].base_offset)
     parts.epochs.truncate_end(active.next_offset)
     log = PartitionLog(parts, config, segments, point)

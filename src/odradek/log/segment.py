@@ -55,6 +55,7 @@ class EndOfSegment(NamedTuple):
 
     next_offset: Offset
     size_bytes: int
+    indexed: bool = False  # the indexes are as complete
 
 
 class Recovered(NamedTuple):
@@ -88,8 +89,8 @@ class Segment(Protocol):
         At least one batch comes, however large. Empty data: nothing there. None (only with `nowait`): it would wait.
         """
 
-    def batches(self, offset: Offset) -> Iterator[Placed]:
-        """Walk over the headers from the batch that holds `offset`. Damage raises."""
+    def batches(self, offset: Offset, *, lenient: bool = False) -> Iterator[Placed]:
+        """Walk over the headers from the batch that holds `offset`. Damage raises, or is stepped over."""
 
     def max_timestamp(self, *, confirmed: bool = False) -> int:
         """The largest timestamp of its records; -1 if there is none. `confirmed`: as the batches say, not an index."""

@@ -21,8 +21,10 @@ from odradek.records.crc import crc32c
 RECOVERY_POINT_NAME = "recovery-point"
 STATE_NAME = "log-state.json"
 
-_POINT = struct.Struct(">qqq")
+_POINT = struct.Struct(">qqq?")
 _CRC = struct.Struct(">I")
+_SLOT_BYTES = 512  # a sector: a write that a crash tears leaves the other slot whole
+_SLOTS = 2
 
 
 class RecoveryPoint(NamedTuple):
@@ -31,27 +33,33 @@ class RecoveryPoint(NamedTuple):
     next_offset: Offset
     segment: Offset  # base offset of the segment that was the last one
     size_bytes: int  # of that segment
+    indexed: bool = False  # its indexes are on stable storage, too: the log was closed in good order
 
 
 def read_recovery_point(disk: Disk, directory: str) -> RecoveryPoint | None:
     """The recovery point, or None if there is none that can be trusted."""
-    data = disk.read_file(f"{directory}/{RECOVERY_POINT_NAME}")
-    if data is None or len(data) != _POINT.size + _CRC.size:
-        return None
-    if _CRC.unpack_from(data, _POINT.size)[0] != crc32c(data[: _POINT.size]):
-        return None
-    return RecoveryPoint(*_POINT.unpack_from(data))
+    data = disk.read_file(f"{directory}/{RECOVERY_POINT_NAME}") or b""
+    points = []
+    for at in range(0, _SLOTS * _SLOT_BYTES, _SLOT_BYTES):
+        packed, crc = data[at : at + _POINT.size], data[at + _POINT.size : at + _POINT.size + _CRC.size]
+        if len(crc) == _CRC.size and _CRC.unpack(crc)[0] == crc32c(packed):
+            points.append(RecoveryPoint(*_POINT.unpack(packed)))
+    return max(points, default=None)  # both are true, the further one tells more
 
 
-def write_recovery_point(disk: Disk, directory: str, point: RecoveryPoint, *, durable: bool) -> None:
-    """Remember how far the log is flushed. `durable` when the point moves back, as before a truncation."""
+def set_recovery_point(disk: Disk, directory: str, point: RecoveryPoint) -> None:
+    """Replace what is remembered, durably: at the beginning, at the end, and when the log becomes shorter."""
+    disk.write_atomic(f"{directory}/{RECOVERY_POINT_NAME}", _slot(point).ljust(_SLOT_BYTES, b"\0") * _SLOTS)
+
+
+def advance_recovery_point(disk: Disk, directory: str, point: RecoveryPoint, turn: int) -> None:
+    """Remember a further point after a flush; `turn` counts flushes, so that the slots take turns."""
+    disk.overwrite(f"{directory}/{RECOVERY_POINT_NAME}", _slot(point), at=turn % _SLOTS * _SLOT_BYTES)
+
+
+def _slot(point: RecoveryPoint) -> bytes:
     data = _POINT.pack(*point)
-    data += _CRC.pack(crc32c(data))
-    path = f"{directory}/{RECOVERY_POINT_NAME}"
-    if durable:
-        disk.write_atomic(path, data)
-    else:
-        disk.overwrite(path, data)
+    return data + _CRC.pack(crc32c(data))
 
 
 class Swap(NamedTuple):

@@ -63,17 +63,21 @@ class SegmentIndexes:
 
     def note(self, position: int, last_offset: Offset, timestamp: int) -> None:
         """Take note of a batch that stands at `position`."""
-        if timestamp > self._max_timestamp:  # type: ignore[operator]
-            self._max_timestamp = timestamp
-            self._max_timestamp_offset = last_offset
+        self.note_time(last_offset, timestamp)
         if position - self._indexed_position >= self._interval_bytes:
             self.offsets.append(last_offset - self._base_offset, position)
             self._indexed_position = position
-            self._note_time()
-        elif not position:
+            self._enter_time()
+        if not position:
             self.first_timestamp = timestamp
 
-    def _note_time(self) -> None:
+    def note_time(self, last_offset: Offset, timestamp: int) -> None:
+        """Take note of a batch's timestamp only."""
+        if self._max_timestamp is None or timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = last_offset
+
+    def _enter_time(self) -> None:
         """Enter the largest timestamp if it has grown since the last entry."""
         largest = self._max_timestamp
         last = self.times.last()
@@ -89,7 +93,7 @@ class SegmentIndexes:
 
     def seal(self) -> None:
         """Enter the last timestamp and write all out."""
-        self._note_time()
+        self._enter_time()
         self.write_out()
 
     def write_out(self) -> None:
@@ -97,11 +101,8 @@ class SegmentIndexes:
         self.offsets.write_out()
         self.times.write_out()
 
-    def resume(self, size_bytes: int, next_offset: Offset) -> int:
-        """Keep the entries below a position and an offset; give the position from which the rest must be noted again.
-
-        The last entry that stays is noted again itself, so that its claim is checked by whoever reads on from there.
-        """
+    def resume(self, size_bytes: int, next_offset: Offset) -> None:
+        """Keep only the entries below a position and an offset, and go on from there."""
         last = self.offsets.last()
         if last is not None and last[1] >= size_bytes:
             self.offsets.cut(self.offsets.count_before_position(size_bytes))
@@ -112,12 +113,29 @@ class SegmentIndexes:
         self._indexed_position = last[1] if last is not None else 0
         self._max_timestamp = last_time[0] if last_time is not None else NO_TIMESTAMP
         self._max_timestamp_offset = self._base_offset + (last_time[1] if last_time is not None else 0)
-        return self._indexed_position
 
-    def claim(self) -> Offset | None:
-        """The last offset of the batch at the last indexed position, by the index; None if there is no entry."""
-        last = self.offsets.last()
-        return self._base_offset + last[0] if last is not None else None
+    def known(self, *, trusted: bool) -> tuple[int, dict[Offset, int | None]]:
+        """From which position the batches must be noted, and what those met on the way must be for it to be true.
+
+        The claims are last offsets of batches, with their timestamp if one is claimed. Entries that were written
+        out may have been lost on one side only: unless both are trusted, it begins where the older one of the two
+        ends.
+        """
+        claims: dict[Offset, int | None] = {}
+        last, last_time = self.offsets.last(), self.times.last()
+        position = self._indexed_position
+        if last is not None:
+            claims[self._base_offset + last[0]] = None
+        if not trusted:
+            time_offset = last_time[1] if last_time is not None else -1
+            before = self.offsets.floor(time_offset) or (-1, 0)
+            if before[1] < position:
+                position = before[1]
+                if before[0] >= 0:
+                    claims[self._base_offset + before[0]] = None
+            if last_time is not None:
+                claims[self._base_offset + last_time[1]] = last_time[0]
+        return position, claims
 
     def rebuild(self, batches: Iterable[Placed]) -> None:
         """Make both anew from the batches themselves."""

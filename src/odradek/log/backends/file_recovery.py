@@ -32,7 +32,7 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None, check: B
         flushed = None
     start = flushed.size_bytes if flushed is not None else 0
     segment.next_offset = flushed.next_offset if flushed is not None else segment.base_offset
-    _resume_indexes(segment, start, check)
+    _resume_indexes(segment, start, check, trusted=flushed is not None and flushed.indexed)
     cut_bytes, reason = 0, ""
     good_from = start
     for found in survey(segment.file, start, size, check, segment.next_offset):
@@ -69,18 +69,23 @@ def _cut(segment: FileSegment, damage: Damage) -> None:
     )
 
 
-def _resume_indexes(segment: FileSegment, end: int, check: BatchCheck) -> None:
-    """Let the indexes know the batches before `end`, without reading what they know already."""
+def _resume_indexes(segment: FileSegment, end: int, check: BatchCheck, *, trusted: bool) -> None:
+    """Let the indexes know the batches before `end`, without reading what they are known to know."""
     indexes = segment.indexes
-    position = indexes.resume(end, segment.next_offset)
-    claim = indexes.claim()
+    indexes.resume(end, segment.next_offset)
+    start, claims = indexes.known(trusted=trusted)
+    noted = indexes.offsets.last()  # up to here the offset index has its entries
     try:
-        for placed in scan(segment.file, position, end, check, None, crc=False):
-            if claim is None:
-                indexes.note(placed.position, placed.header.last_offset, placed.header.max_timestamp)
-            elif placed.header.last_offset != claim:
-                raise DamagedLogError(segment.path, position, f"the index claims offset {claim} here")
-            claim = None
+        for position, header in scan(segment.file, start, end, check, None, crc=False):
+            claimed = claims.pop(header.last_offset, None)
+            if claimed is not None and claimed != header.max_timestamp:
+                raise DamagedLogError(segment.path, position, f"the time index claims {claimed} for this batch")
+            if noted is None or position > noted[1]:
+                indexes.note(position, header.last_offset, header.max_timestamp)
+            else:
+                indexes.note_time(header.last_offset, header.max_timestamp)
+        if claims:
+            raise DamagedLogError(segment.path, start, f"the index claims a batch that ends at offset {min(claims)}")
     except DamagedLogError as error:
         log.warning("rebuilding the indexes of %s: %s", segment.path, error.reason)
         rebuild_indexes(segment, end, check, segment.base_offset)

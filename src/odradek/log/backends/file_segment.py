@@ -15,7 +15,7 @@ from odradek.log.backends.file_indexes import SegmentIndexes
 from odradek.log.backends.file_recovery import rebuild_indexes, recover_segment
 from odradek.log.config import LogConfig
 from odradek.log.index import IndexCache
-from odradek.log.scan import Damage, scan, survey
+from odradek.log.scan import Damage, survey
 from odradek.log.segment import BatchCheck, Chunk, EndOfSegment, Mark, Placed, Recovered, TimestampOffset
 from odradek.model import Offset
 from odradek.records.header import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP, read_header
@@ -129,13 +129,13 @@ class FileSegment:
 
     def truncate(self, offset: Offset) -> None:
         """Remove the batch that holds `offset` and all that follow."""
-        found = next(self.batches(offset), None)
+        found = next(self.batches(offset, lenient=True), None)
         self._sealed = False
         end = offset
         if found is not None:
             self.cut(found.position)
             end = min(offset, found.header.base_offset)
-        self.recover(EndOfSegment(min(self.next_offset, end), self.size_bytes))
+        self.recover(EndOfSegment(min(self.next_offset, end), self.size_bytes, indexed=True))
 
     def cut(self, size_bytes: int) -> None:
         """Shorten the file, durably."""
@@ -333,14 +333,17 @@ class FileSegment:
             self.indexes.seal()
         return True
 
-    def batches(self, offset: Offset) -> Iterator[Placed]:
-        """Walk over the headers from the batch that holds `offset`. Damage raises."""
+    def batches(self, offset: Offset, *, lenient: bool = False) -> Iterator[Placed]:
+        """Walk over the headers from the batch that holds `offset`. Damage raises, or is stepped over."""
         size = self.size_bytes
         position = self._indexed_position(offset)
         good = self._good[0] <= position and size <= self._good[1]
-        for placed in scan(self.file, position, size, self._check, None, crc=not good):
-            if placed.header.last_offset >= offset:
-                yield placed
+        for found in survey(self.file, position, size, self._check, None, crc=not good):
+            if isinstance(found, Damage):
+                if not lenient:
+                    raise found.error()
+            elif found.header.last_offset >= offset:
+                yield found
 
     def _indexed_position(self, offset: Offset) -> int:
         """Where to begin to look for an offset, after a look at whether the index tells the truth."""
@@ -383,8 +386,8 @@ class FileSegment:
 
     def offset_for_timestamp(self, timestamp: int, from_offset: Offset) -> TimestampOffset | None:
         """The first record at or after this time and this offset."""
-        start = max(from_offset, self.base_offset + self.indexes.times.before(timestamp) + 1)
-        for position, header in self.batches(start):
+        start = max(from_offset, self._older_than(timestamp))
+        for position, header in self.batches(start, lenient=True):
             if header.max_timestamp < timestamp:
                 continue
             batch = self.file.read(header.size_bytes, position)
@@ -392,6 +395,20 @@ class FileSegment:
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
         return None
+
+    def _older_than(self, timestamp: int) -> Offset:
+        """An offset before which every record is older, after a look at whether the time index tells the truth."""
+        entry = self.indexes.times.before(timestamp)
+        if entry is None:
+            return self.base_offset
+        claim = (self.base_offset + entry[1], entry[0])
+        found = next(self.batches(claim[0]), None)
+        if found is not None and (found.header.last_offset, found.header.max_timestamp) == claim:
+            return claim[0] + 1
+        if self._rebuild_indexes(f"the time index claims that offset {claim[0]} has the time {claim[1]}"):
+            entry = self.indexes.times.before(timestamp)
+            return self.base_offset + entry[1] + 1 if entry is not None else self.base_offset
+        return self.base_offset
 
 
 def _nothing(offset: Offset) -> Chunk:
