@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
 from odradek.clock import ManualClock
 from odradek.config import default_settings
 from odradek.disk.interface import Disk
 from odradek.disk.memory import MemoryDisk
+from odradek.log.backends.file import FileBackend
+from odradek.log.backends.file_segment import FileSegment
 from odradek.log.compaction import plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.index import IndexCache
 from odradek.log.log import PartitionLog
 from odradek.log.recovery import RecoveryReport, Shared, open_log
+from odradek.log.segment import Chunk, EndOfSegment, Mark
 from odradek.records.build import build_batch
 from odradek.records.compression import Codec
 from odradek.records.header import BatchHeader, iter_headers
@@ -145,3 +152,129 @@ def next_record(log: PartitionLog, offset: int, *, max_bytes: int = 1) -> Record
 def headers_of(log: PartitionLog) -> list[BatchHeader]:
     """The heads of all batches, also of empty ones."""
     return [header for segment in log.segments for _, header in segment.batches(segment.base_offset)]
+
+
+# One segment without a log around it, and a naive model of it.
+
+BASE = 1000  # where a `SegmentOnDisk` begins
+
+
+@dataclass
+class Stored:
+    """A batch that the model knows."""
+
+    base: int
+    last: int
+    data: bytes
+    timestamp: int
+
+
+def stored(base: int, count: int = 1, size: int = 50, timestamp: int = START_MS) -> Stored:
+    """A batch at an offset, of so many records of so many bytes."""
+    records = [NewRecord(b"v" * size, timestamp=timestamp)] * count
+    data = build_batch(records, base_offset=base, leader_epoch=0)
+    return Stored(base, base + count - 1, bytes(data), timestamp)
+
+
+def follows(header: BatchHeader, expected: int | None) -> str | None:
+    """What a log that has been compacted checks: offsets grow, the epoch is the only one there was."""
+    if expected is not None and header.base_offset < expected:
+        return f"offset {header.base_offset} stands where {expected} belongs"
+    return None if header.leader_epoch == 0 else f"epoch {header.leader_epoch}"
+
+
+class SegmentOnDisk:
+    """A segment and the list of what is in it."""
+
+    def __init__(self, batches: list[Stored], *, together: bool = False, **settings: object) -> None:
+        self.disk = MemoryDisk()
+        self.disk.make_directory("d")
+        self.config = log_config(**settings)
+        self.batches = batches
+        self.segment = self.backend().create(BASE)
+        if together and batches:
+            marks, at = [], 0
+            for one in batches:
+                marks.append(Mark(at, one.base, one.last, one.timestamp))
+                at += len(one.data)
+            self.segment.append(b"".join(one.data for one in batches), marks)
+        else:
+            for one in batches:
+                self.segment.append(one.data, [Mark(0, one.base, one.last, one.timestamp)])
+
+    def backend(self) -> FileBackend:
+        return FileBackend(self.disk, "d", IndexCache(1 << 20), self.config, follows)
+
+    def next_process(self, *, seal: bool = True) -> FileSegment:
+        """The segment as another process finds it: sealed, or active with all of it flushed."""
+        end = EndOfSegment(self.segment.next_offset, self.segment.size_bytes)
+        if seal:
+            self.segment.seal()
+        else:
+            self.segment.checkpoint()
+        return self.open(end, seal=seal)
+
+    def open(self, end: EndOfSegment, *, seal: bool = True) -> FileSegment:
+        backend = self.backend()
+        assert backend.find() == [BASE]
+        self.segment = backend.open(BASE)
+        if seal:
+            self.segment.adopt(end.next_offset)
+        else:
+            self.segment.recover(end)
+        return self.segment
+
+    def change(self, path: str, at: int, bit: int = 0) -> None:
+        """Flip a bit of a file behind everybody's back."""
+        data = bytearray(self.disk.read_file(path) or b"")
+        data[at] ^= 1 << bit
+        self.disk.overwrite(path, bytes(data))
+
+
+def expected(batches: list[Stored], offset: int, max_bytes: int, upto: int) -> list[Stored]:
+    """What a read should give."""
+    found = [one for one in batches if one.last >= offset and one.base < upto]
+    size, count = 0, 0
+    for one in found:
+        size += len(one.data)
+        if count and size > max_bytes:
+            break
+        count += 1
+    return found[:count]
+
+
+def agrees(chunk: Chunk | None, batches: list[Stored], offset: int, max_bytes: int, upto: int) -> None:
+    """Check a read against the model."""
+    assert chunk is not None
+    wanted = expected(batches, offset, max_bytes, upto)
+    assert bytes(chunk.data) == b"".join(one.data for one in wanted)
+    if not wanted:
+        assert (chunk.base_offset, chunk.next_offset) == (offset, offset)
+        return
+    assert chunk.base_offset == wanted[0].base
+    later = [one.base for one in batches if one.base > wanted[-1].last]
+    assert wanted[-1].last + 1 <= chunk.next_offset <= min(later, default=wanted[-1].last + 1)
+
+
+def read_everything(segment: FileSegment, batches: list[Stored], max_bytes: int = 1) -> None:
+    """Read from every offset of a segment and compare with the model."""
+    for offset in range(BASE, (batches[-1].last if batches else BASE) + 2):
+        agrees(segment.read(offset, max_bytes, 1 << 40), batches, offset, max_bytes, 1 << 40)
+
+
+@st.composite
+def some_batches(draw: st.DrawFn, gaps: bool = True) -> list[Stored]:
+    """Batches of all sizes, with gaps between them as compaction leaves them."""
+    base, batches = BASE, []
+    for count, size, gap, later in draw(
+        st.lists(
+            st.tuples(
+                st.integers(1, 4), st.sampled_from((0, 10, 100, 900)), st.sampled_from((0, 0, 3)), st.integers(-5, 9)
+            ),
+            max_size=12,
+        )
+    ):
+        base += gap if gaps else 0
+        batches.append(stored(base, count, size, START_MS + (base - BASE) * 2 + later))
+        base += count
+    return batches

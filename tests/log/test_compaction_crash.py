@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import logging
 import os
 import random
 import threading
@@ -32,7 +32,7 @@ SETTINGS: dict[str, object] = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
     "delete_retention_ms": RETENTION_MS,
-    "index_interval_bytes": 100,
+    "index_interval_bytes": 0,
 }
 
 
@@ -61,7 +61,8 @@ class FusedDisk(MemoryDisk):
 class Story:
     """A log of a few keys, written and flushed by chance, and what a reader may expect of it after a crash."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, settled: bool) -> None:
+        """`settled`: nothing is left to be flushed, and the recovery point is on stable storage, too."""
         self.chance = random.Random(seed)
         self.disk = FusedDisk()
         self.subject = LogOnDisk(self.disk, **SETTINGS)
@@ -73,8 +74,10 @@ class Story:
                 compact(self.subject.log, self.now)
                 self.subject.clock.advance(self.chance.choice([1, RETENTION_MS]))
         self.write(self.chance.randint(0, 3))  # these were promised to nobody
-        if self.chance.random() < 0.5:
+        if settled or self.chance.random() < 0.5:
             self.subject.log.roll()
+        if settled:
+            self.subject.reopen()
         self.flushed = self.subject.log.flushed_offset
 
     @property
@@ -116,23 +119,17 @@ class Story:
                 assert last >= expected.offset, f"{expected} is gone, and {last} has come back"
 
 
-def calls_of_compaction(seed: int) -> int:
-    story = Story(seed)
+def interrupted(seed: int, *, settled: bool = True, fails_once: bool = False) -> Story:
+    """A story that meets its fuse somewhere in a compaction; it is told twice, first to count."""
+    story = Story(seed, settled=settled)
     before = story.disk.calls
     story.compact()
-    return story.disk.calls - before
-
-
-def interrupted(seed: int, *, fails_once: bool) -> Story:
-    """The same story with a fuse somewhere in the compaction."""
-    story = Story(seed)
-    total = calls_of_compaction(seed)
-    story.disk.fuse = story.disk.calls + story.chance.randint(1, total + 1)
+    calls = story.disk.calls - before
+    story = Story(seed, settled=settled)
+    story.disk.fuse = before + story.chance.randint(1, calls + 1)
     story.disk.fails_once = fails_once
-    try:
+    with contextlib.suppress(PowerLossError, DiskError, LogError):
         story.compact()
-    except (PowerLossError, DiskError, LogError):
-        pass
     story.disk.fuse = -1
     story.disk.crash(story.chance)
     return story
@@ -154,14 +151,23 @@ def check_after_restart(story: Story) -> None:
         assert next_record(after, offset) == next((record for record in before if record.offset >= offset), None)
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_a_crash_at_any_call_of_a_compaction_loses_no_newest_value(block: int) -> None:
-    for seed in range(block * SEEDS_A_BLOCK, (block + 1) * SEEDS_A_BLOCK):
+def check_seeds(seeds: range, **how: bool) -> None:
+    for seed in seeds:
         try:
-            check_after_restart(interrupted(seed, fails_once=False))
+            check_after_restart(interrupted(seed, **how))
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_a_crash_at_any_call_of_a_compaction_loses_no_newest_value(block: int) -> None:
+    check_seeds(range(block * SEEDS_A_BLOCK, (block + 1) * SEEDS_A_BLOCK))
+
+
+@pytest.mark.xfail(strict=True, reason="segments are compacted that are not flushed, or that a recovery point measures")
+def test_a_crash_in_the_compaction_of_a_log_that_is_being_written_loses_no_flushed_value() -> None:
+    check_seeds(range(BLOCKS * SEEDS_A_BLOCK), settled=False)
 
 
 LOSS = "install() discards the replacement after a failed swap, although the segments it replaces are removed already"
@@ -169,8 +175,7 @@ LOSS = "install() discards the replacement after a failed swap, although the seg
 
 @pytest.mark.xfail(strict=True, reason=LOSS)
 def test_a_disk_that_fails_at_any_call_of_a_compaction_loses_no_newest_value() -> None:
-    for seed in range(BLOCKS * SEEDS_A_BLOCK // 2):
-        check_after_restart(interrupted(seed, fails_once=True))
+    check_seeds(range(BLOCKS * SEEDS_A_BLOCK), fails_once=True)
 
 
 @pytest.mark.xfail(strict=True, reason=LOSS)
@@ -205,21 +210,17 @@ def test_a_build_that_fails_leaves_the_log_as_it_was_and_can_be_tried_again() ->
     assert len(read_all(subject.log)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="segments that the recovery point names are compacted away")
-def test_the_recovery_point_names_a_segment_that_is_there(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.xfail(strict=True, reason="a segment that a recovery point measures is replaced by one of another size")
+def test_a_recovery_point_never_speaks_of_a_segment_that_was_replaced() -> None:
     subject = LogOnDisk(**SETTINGS)
-    for key in (b"a", b"b"):
-        subject.log.append(keyed((key, b"value")))
-        subject.log.roll()
-        subject.log.append(keyed((key, b"value")))
-        subject.log.flush()
-    subject.log.roll()  # as segment.ms does, long after the last flush
+    for value in (b"1", b"2"):
+        subject.log.append(keyed((b"a", value)))
+    subject.log.flush()
+    subject.log.append(keyed((b"b", bytes(200))))
+    subject.log.roll()
     compact(subject.log)
-    assert isinstance(subject.disk, MemoryDisk)
-    subject.disk.crash(random.Random(1))
-    with caplog.at_level(logging.ERROR):
-        subject.open()
-    assert caplog.messages == []
+    subject.open()  # the process died, and the system has written out everything
+    assert [(record.key, record.offset) for record in read_all(subject.log)] == [(b"a", 1), (b"b", 2)]
 
 
 # Two phases: the owner goes on while another thread builds.

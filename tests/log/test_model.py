@@ -186,7 +186,7 @@ class LogModel(RuleBasedStateMachine):
         self.flushed = self.end
 
     def _cut(self, end: int) -> None:
-        """Forget what is not in the log any more. The model's producer does not carry on after a loss: a new one does."""
+        """Forget what is not in the log any more. After a loss the model goes on with a new producer."""
         self.batches = [written for written in self.batches if written.last < end]
         self.end = end
         self.flushed = min(self.flushed, end)

@@ -52,7 +52,7 @@ _HEADER_FIELDS = (
     "base_offset", "last_offset", "record_count", "size_bytes", "leader_epoch", "producer_id", "producer_epoch",
     "base_sequence", "base_timestamp", "max_timestamp",
 )  # fmt: skip
-_SEGMENT_NAME = re.compile(r"([0-9]{20})\.log")
+_SEGMENT_NAME = re.compile(r"([0-9]{20})\.log(\.cut-[0-9]+|\.cleaned)?")
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 _DESCRIPTION = "Look into a partition's files. Nothing is changed and no lock is taken: a broker may be running."
@@ -324,7 +324,7 @@ class _Dump:
     def _file(self, partition: _Partition, log_file: _LogFile, file: File) -> None:
         size = file.size()
         start = reported = self._start(log_file, file, size)
-        check = loose_check(log_file.following)
+        check = loose_check(log_file.base, log_file.following)
         for found in survey(file, start, size, check, log_file.base or 0, crc=not self._args.batches):
             if found.position - reported >= _ADVANCE_BYTES:
                 self._advance(found.position - reported)

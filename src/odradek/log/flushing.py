@@ -13,7 +13,9 @@ from time import perf_counter
 
 from odradek.disk.interface import Disk
 from odradek.log.segment import Segment
+from odradek.log.snapshots import ProducerSnapshots
 from odradek.log.state import RecoveryPoint, advance_recovery_point
+from odradek.model import Offset
 
 
 @dataclass
@@ -56,7 +58,9 @@ class FlushJob:
     directory: str
     sealed: list[Segment]  # finished segments that are not on stable storage yet, in order
     active: Segment
-    sync_names: Callable[[], None] | None  # set when segments were made or removed
+    snapshots: ProducerSnapshots
+    snapshot_offsets: list[Offset]  # of those that are not on stable storage yet
+    sync_names: Callable[[], None] | None  # set when files were made
     point: RecoveryPoint  # what is safe when the job has run
     turn: int
     batches: int
@@ -74,6 +78,7 @@ class FlushJob:
             for segment in self.sealed:
                 segment.sync(sealed=True)
             self.active.sync()
+            self.snapshots.sync(self.snapshot_offsets)
             if self.sync_names is not None:
                 self.sync_names()
             advance_recovery_point(self.disk, self.directory, self.point, self.turn)

@@ -313,13 +313,15 @@ class PartitionLog:
             return None
         if self.stopped is not None:
             raise LogStoppedError(self.directory, self.stopped)
-        active = self._chain.active
+        active, snapshot_offsets = self._chain.active, self._snapshots.begin_sync()
         job = FlushJob(
             disk=self._disk,
             directory=self.directory,
             sealed=self._unflushed,
             active=active,
-            sync_names=self.backend.sync_names if self._names_changed else None,
+            snapshots=self._snapshots,
+            snapshot_offsets=snapshot_offsets,
+            sync_names=self.backend.sync_names if self._names_changed or snapshot_offsets else None,
             point=RecoveryPoint(active.next_offset, active.base_offset, active.size_bytes),
             turn=self.flush_stats.flushes,
             batches=self._unflushed_batches,
@@ -341,6 +343,7 @@ class PartitionLog:
             raise self._stop(error if isinstance(error, DiskError) else DiskError("flush", self.directory, str(error)))
         if not job.cancelled:
             self.flushed_offset = job.point.next_offset
+            self._snapshots.finish_sync(job.snapshot_offsets)
             self.flush_stats.count(job.batches, job.size_bytes, job.seconds)
 
     def flush(self) -> None:
@@ -367,7 +370,7 @@ class PartitionLog:
         """Let go of the segments that retention no longer keeps; run what comes back, here or in a thread."""
         facts = [SegmentFacts(s.next_offset, s.size_bytes, s.max_timestamp()) for s in self._chain.sealed]
         facts.append(SegmentFacts(self.next_offset, self._chain.active.size_bytes, NO_TIMESTAMP))
-        limit = self.next_offset if upto is None else upto
+        limit = min(self._removable, self.next_offset if upto is None else upto)
         count = expired_count(facts, self.config, log_start=self.log_start, upto=limit, now_ms=now_ms)
         for segment, fact in zip(self._chain.sealed[:count], facts, strict=False):
             if segment.max_timestamp(confirmed=True) != fact.max_timestamp:
@@ -379,7 +382,14 @@ class PartitionLog:
         if not self.log_start <= offset <= self.next_offset:
             raise OffsetOutOfRangeError(self.directory, offset, self.log_start, self.next_offset)
         self.state.log_start = offset
-        return self._let_go(sum(1 for segment in self._chain.sealed if segment.next_offset <= offset))
+        limit = min(self._removable, offset)
+        return self._let_go(sum(1 for segment in self._chain.sealed if segment.next_offset <= limit))
+
+    @property
+    def _removable(self) -> Offset:
+        """Segments below this can go without the producers being forgotten, should the machine die."""
+        needed = len(self.producers) and self.config.flush is Flush.GROUP
+        return self._snapshots.safe_offset if needed else self.next_offset
 
     def _let_go(self, count: int) -> Removal:
         gone = self._chain.drop_oldest(count)
@@ -469,9 +479,7 @@ class PartitionLog:
 
     def reload_producers(self) -> None:
         """Learn the producers from the last snapshot and the headers after it."""
-        self.producers.clear()
-        start = self._snapshots.restore(self.producers, self.next_offset)
-        start = self.log_start if start is None else max(start, self.log_start)
+        start = self._snapshots.restore(self.producers, self.next_offset) or self._chain.first_offset
         now = self._clock.now_ms()
         for segment in self._chain.since(start):
             for _, header in segment.batches(start, lenient=True):
@@ -482,6 +490,13 @@ class PartitionLog:
                     self._remember(header, chunk.data if chunk is not None else b"")
                 else:
                     self.producers.update(header, now)
+
+    def sync_snapshots(self) -> None:
+        """Bring the producer snapshots to stable storage here and now; otherwise the next flush does."""
+        offsets = self._snapshots.begin_sync()
+        self._snapshots.sync(offsets)
+        self.backend.sync_names()
+        self._snapshots.finish_sync(offsets)
 
     def close(self) -> None:
         """Flush, write out everything, give back what is open."""
@@ -502,6 +517,6 @@ class PartitionLog:
     def _sync_indexes(self) -> None:
         active = self._chain.active
         active.sync(sealed=True)
-        self.backend.sync_names()
+        self.sync_snapshots()
         point = RecoveryPoint(self.next_offset, active.base_offset, active.size_bytes, indexed=True)
         set_recovery_point(self._disk, self.directory, point)

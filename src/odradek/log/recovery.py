@@ -186,4 +186,6 @@ def _assemble(
         log.start_over(state.log_start)
     else:
         log.reload_producers()
+        if len(log.producers):
+            log.sync_snapshots()
     return log

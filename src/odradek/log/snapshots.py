@@ -1,18 +1,18 @@
 """Producer snapshots on disk: `<offset>.snapshot`, the state of all producers as of that offset.
 
-Written without waiting for the disk: each carries a CRC, one that is not whole is passed over for the one before
-it, and what a snapshot does not cover is read from the batch headers again.
+They are written without waiting for the disk and synced by the next flush. Each carries a CRC: one that is not
+whole is passed over for the one before it, and what a snapshot does not cover is read from the batch headers again.
+That is why the newest synced one and the batches behind it are never removed (`safe_offset`).
 """
 
 from __future__ import annotations
 
 import re
 
+from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.log.producers import Producers
 from odradek.model import Offset
-
-KEPT = 2
 
 _NAME = re.compile(r"(?P<offset>[0-9]{20})\.snapshot")
 
@@ -26,14 +26,43 @@ class ProducerSnapshots:
         self._offsets = sorted(
             int(match["offset"]) for entry in disk.list(directory) if (match := _NAME.fullmatch(entry.name))
         )
+        self._unsynced = list(self._offsets)  # a killed process may have left them in the page cache only
+        self.safe_offset: Offset = 0  # the producers can be learned from a synced snapshot and the batches from here on
 
     def save(self, producers: Producers, offset: Offset) -> None:
-        """Keep the state as of `offset`; older snapshots than the last two go."""
+        """Keep the state as of `offset`."""
         if self._offsets and self._offsets[-1] == offset:
             return
         self._disk.write_atomic(self._path(offset), producers.snapshot(), durable=False)
         self._offsets.append(offset)
-        while len(self._offsets) > KEPT:
+        self._unsynced.append(offset)
+
+    def begin_sync(self) -> list[Offset]:
+        """Give what `sync` has to do."""
+        offsets, self._unsynced = self._unsynced, []
+        return offsets
+
+    def sync(self, offsets: list[Offset]) -> None:
+        """Return when these are on stable storage. May run in another thread."""
+        for offset in offsets:
+            file = None
+            try:
+                file = self._disk.open(self._path(offset))
+                file.sync()
+            except DiskError:
+                if self._disk.exists(self._path(offset)):  # else it was removed meanwhile
+                    raise
+            finally:
+                if file is not None:
+                    file.close()
+
+    def finish_sync(self, offsets: list[Offset]) -> None:
+        """Take note of what `sync` did; what is older than the newest synced one is not needed any more."""
+        newest = max((offset for offset in offsets if offset in self._offsets), default=None)
+        if newest is None or newest < self.safe_offset:
+            return
+        self.safe_offset = newest
+        while self._offsets[0] < newest:
             self._disk.remove(self._path(self._offsets.pop(0)))
 
     def restore(self, producers: Producers, next_offset: Offset) -> Offset | None:
@@ -41,18 +70,13 @@ class ProducerSnapshots:
 
         Those beyond are removed: they speak of batches that the log has lost or given up.
         """
-        self.remove_after(next_offset)
         while self._offsets:
             offset = self._offsets[-1]
-            if producers.restore(self._disk.read_file(self._path(offset)) or b""):
+            if offset <= next_offset and producers.restore(self._disk.read_file(self._path(offset)) or b""):
                 return offset
             self._disk.remove(self._path(self._offsets.pop()))
+        producers.clear()
         return None
-
-    def remove_after(self, offset: Offset) -> None:
-        """Remove the snapshots beyond an offset."""
-        while self._offsets and self._offsets[-1] > offset:
-            self._disk.remove(self._path(self._offsets.pop()))
 
     def _path(self, offset: Offset) -> str:
         return f"{self._directory}/{offset:020d}.snapshot"

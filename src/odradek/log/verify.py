@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk, File
-from odradek.log.backends.file_segment import INDEX, LOG, TIME_INDEX, UNINDEXED_BYTES_MAX, segment_path
+from odradek.log.backends.file_segment import INDEX, LOG, OFFSET_SPAN_MAX, TIME_INDEX, segment_path
+from odradek.log.backends.file_segment import UNINDEXED_BYTES_MAX as UNINDEXED_MAX
 from odradek.log.epochs import FILE_NAME as EPOCHS_NAME
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.producers import Producers
@@ -34,7 +35,6 @@ _ADVANCE_BYTES = 1 << 20
 _INDEX_BLOCK_ENTRIES = 8192
 _OFFSET_ENTRY = struct.Struct(">II")  # last offset of a batch, relative to the segment's base; its position
 _TIME_ENTRY = struct.Struct(">qI")  # largest timestamp so far; relative last offset of the batch that has it
-_ATTRIBUTES_DEFINED = 0x7F
 _FAR = 1 << 62  # beyond every position and offset
 
 _SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex)")
@@ -52,9 +52,9 @@ class Finding(NamedTuple):
 
     kind: Literal["problem", "note"]
     path: str
-    unit: Literal["byte", "entry", ""]  # what `at` counts, from 0; empty: the file as a whole
-    at: int
     text: str
+    unit: Literal["byte", "entry", ""] = ""  # what `at` counts, from 0; empty: the file as a whole
+    at: int = 0
 
 
 @dataclass(slots=True)
@@ -79,21 +79,17 @@ def has_partition_files(disk: Disk, directory: str) -> bool:
     return any(entry.name in _BESIDE or _SEGMENT_FILE.fullmatch(entry.name) for entry in disk.list(directory))
 
 
-def loose_check(limit: Offset | None) -> BatchCheck:
+def loose_check(base: Offset | None, following: Offset | None) -> BatchCheck:
     """A check for `survey` that lets every whole batch pass, so that order and epochs can be judged apart.
 
-    Only what is found in search of the next batch behind damage must look like one (and end before `limit`): else any
-    few bytes of a record could ask for a gigabyte to be read and checked.
+    Only what is found in search of the next batch behind damage must have an offset of this segment: else any few
+    bytes of a record could ask for a gigabyte to be read and checked. Without a base, any offset is possible.
     """
+    limit = min(following or _FAR, _FAR if base is None else base + OFFSET_SPAN_MAX + 1)
 
     def check(header: BatchHeader, expected: Offset | None) -> str | None:
-        if expected is None and (
-            header.attributes & ~_ATTRIBUTES_DEFINED
-            or header.record_count > header.last_offset_delta + 1
-            or (limit is not None and header.last_offset >= limit)
-        ):
-            return "this is no batch"
-        return None
+        is_possible = (base or 0) <= header.base_offset <= header.last_offset < limit
+        return None if expected is not None or is_possible else "this is no batch"
 
     return check
 
@@ -180,8 +176,8 @@ class _IndexWatch:
             fact = "it does not come after the entries before it"
         elif entry.place != place:
             fact = "there is no such batch"
-        text = f"{self._words.format(entry.place, entry.claim)}: {fact}"
-        yield Finding("problem", self.file.path, "entry", entry.number, text)
+        claim = self._words.format(entry.place, entry.claim)
+        yield Finding("problem", self.file.path, f"{claim}: {fact}", "entry", entry.number)
 
     def skip(self, start: int, end: int) -> Iterator[Finding]:
         """Pass over entries for places whose batches cannot be read: nobody knows whether they are true."""
@@ -197,17 +193,17 @@ class _IndexWatch:
         path, ragged = self.file.path, self._size % self._form.size
         if ragged:
             text = f"the file ends inside an entry: {ragged} bytes are left over, an entry has {self._form.size}"
-            yield Finding("note" if will_be_mended else "problem", path, "byte", self._size - ragged, text)
+            yield Finding("note" if will_be_mended else "problem", path, text, "byte", self._size - ragged)
         yield from self.meet(end - 1, None)
         if will_be_mended and self._head is not None:
             text = "the entries from here on speak of batches that are not there; the next start cuts them"
-            yield Finding("note", path, "entry", self._head.number, text)
+            yield Finding("note", path, text, "entry", self._head.number)
             return
         while self._head is not None:
             yield from self._accuse(self._take(), _FAR, "")
         if self.wrong > WRONG_ENTRIES_SHOWN_MAX:
             text = f"{self.wrong - WRONG_ENTRIES_SHOWN_MAX} more entries are wrong; without the file it is made anew"
-            yield Finding("problem", path, "", 0, text)
+            yield Finding("problem", path, text)
 
 
 @dataclass(slots=True)
@@ -236,7 +232,7 @@ class _SegmentCheck:
         self.path = segment_path(directory, base, LOG)
         self.next_offset = base
         self.is_unflushed = point is not None and base >= point.segment  # at least its end: recovery will look at it
-        self.is_cut = False  # there is a part that the next start cuts
+        self.is_cut = False  # the next start will cut it
         self._base, self._following, self._beside = base, following, beside
         self._strict = batch_check(beside.epochs, beside.state)
         self._file = disk.open(self.path)
@@ -265,7 +261,7 @@ class _SegmentCheck:
         """Check everything once; closes the files."""
         reported = 0
         try:
-            for found in survey(self._file, 0, self._size, loose_check(self._following), self._base):
+            for found in survey(self._file, 0, self._size, loose_check(self._base, self._following), self._base):
                 if isinstance(found, Damage):
                     yield from self._damage(found)
                 else:
@@ -288,7 +284,7 @@ class _SegmentCheck:
                 file.close()
 
     def _problem(self, at: int, text: str) -> Finding:
-        return Finding("problem", self.path, "byte", at, text)
+        return Finding("problem", self.path, text, "byte", at)
 
     def _batch(self, position: int, header: BatchHeader) -> Iterator[Finding]:
         reason = self._strict(header, self._expected)
@@ -314,7 +310,7 @@ class _SegmentCheck:
         fits = expected is None or base in (expected, self._instead) or (self._beside.state.sparse and base > expected)
         if not fits:
             yield self._problem(position, f"offset {base} stands where {expected} belongs; it is not served")
-        if self._strict(header, None) is not None:
+        elif self._strict(header, None) is not None:
             epochs = (header.leader_epoch, self._beside.epochs.epoch_at(header.last_offset))
             if self._epoch_run is None or self._epoch_run.epochs != epochs:
                 yield from self._end_epoch_run()
@@ -325,8 +321,10 @@ class _SegmentCheck:
     def _end_epoch_run(self) -> Iterator[Finding]:
         run, self._epoch_run = self._epoch_run, None
         if run is not None:
-            text = f"offsets {run.first} to {run.last} have leader epoch {run.epochs[0]}, {EPOCHS_NAME} says {run.epochs[1]}"
-            yield self._problem(run.position, f"{text}; one of them is damaged, and these batches are not served")
+            text = f"offsets {run.first} to {run.last} have leader epoch {run.epochs[0]}, {EPOCHS_NAME} says"
+            yield self._problem(
+                run.position, f"{text} {run.epochs[1]}; one of them is damaged, and they are not served"
+            )
 
     def _compare(self, position: int, header: BatchHeader) -> Iterator[Finding]:
         """Hold a batch against the indexes and the next segment."""
@@ -366,8 +364,7 @@ class _SegmentCheck:
             return
         behind = "nothing whole follows in this file"
         if damage.resumes is not None:
-            place, header = damage.resumes
-            behind = f"the next whole batch begins at byte {place} with offset {header.base_offset}"
+            behind = f"offset {damage.resumes.header.base_offset} at byte {damage.resumes.position} is whole again"
         yield self._problem(damage.position, f"{reason}; what stands here is not served, {behind}")
         self._open_hole(damage.position)
         self._expected = None
@@ -380,8 +377,8 @@ class _SegmentCheck:
     def _cut(self, position: int, reason: str) -> Finding:
         self.is_cut = True
         self._open_hole(position)
-        text = "bytes not flushed when the last process died, the next start cuts them"
-        return Finding("note", self.path, "byte", position, f"{self._size - position} {text}: {reason}")
+        text = f"{self._size - position} bytes not flushed when the last process died, the next start cuts them"
+        return Finding("note", self.path, f"{text}: {reason}", "byte", position)
 
     def _finish(self) -> Iterator[Finding]:
         yield from self._end_epoch_run()
@@ -393,16 +390,14 @@ class _SegmentCheck:
             yield from index.finish(end, will_be_mended=self._will_be_mended)
         if self._had_hole or self._following is None or self.is_unflushed:  # of the last, entries may be in memory
             return
-        if self._unindexed_bytes > UNINDEXED_BYTES_MAX and not self._offsets.wrong:
+        if self._unindexed_bytes > UNINDEXED_MAX and not self._offsets.wrong:
             text = f"no entry for {self._unindexed_bytes} bytes of the log: some are missing, if index.interval.bytes"
-            yield Finding(
-                "note", self._offsets.file.path, "", 0, f"{text} is smaller; without the file it is made anew"
-            )
+            yield Finding("note", self._offsets.file.path, f"{text} is smaller; without the file it is made anew")
         at, timestamp, last = self._max_timestamp_at, self._max_timestamp, self._times.last_true
         if timestamp != NO_TIMESTAMP and (last is None or last[1:] != (at, timestamp)) and not self._times.wrong:
             text = f"the last entry is missing: timestamp {timestamp} -> offset {self._base} + {at}"
             meaning = "retention may take the segment for older than it is; without the file it is made anew"
-            yield Finding("problem", self._times.file.path, "", 0, f"{text}; {meaning}")
+            yield Finding("problem", self._times.file.path, f"{text}; {meaning}")
 
     def _finish_point(self) -> Iterator[Finding]:
         """Hold the recovery point against the batches: a wrong one makes the next start cut what is good."""
@@ -410,15 +405,14 @@ class _SegmentCheck:
         if point is None or point.segment != self._base:
             return
         if self._size < point.size_bytes:
-            lost = point.size_bytes - self._size
-            yield self._problem(self._size, f"the file ends here, {lost} bytes that were flushed are lost")
+            yield self._problem(self._size, f"{point.size_bytes - self._size} bytes that were flushed are lost")
         elif (found is not None or not self._had_hole) and found != point.next_offset:
             if found is not None and found < point.next_offset and self._beside.state.sparse:
                 return  # a truncation in a gap
             what = "no batch ends there" if found is None else f"it is {found}"
             text = f"it says that offset {point.next_offset} comes at byte {point.size_bytes} of {self.path}; {what}"
             path = f"{self.path.rpartition('/')[0]}/{RECOVERY_POINT_NAME}"
-            yield Finding("problem", path, "", 0, f"{text}; the next start may cut the log there: remove this file")
+            yield Finding("problem", path, f"{text}; the next start may cut the log there: remove this file")
 
 
 def verify_partition(
@@ -437,13 +431,11 @@ def verify_partition(
         return
     if beside.point is not None and bases and beside.point.segment not in bases and beside.point.segment > bases[0]:
         beside = beside._replace(point=None)
-    end: Offset | None = None  # of the log; None: not known
-    is_torn = False
+    end, is_torn = None, False  # of the log: None if it is not known
     for base, following in zip(bases, [*bases[1:], None], strict=True):
         path = segment_path(directory, base, LOG)
         if is_torn:
-            text = "it stands behind a torn segment and was never flushed; the next start removes it"
-            yield Finding("note", path, "", 0, text)
+            yield Finding("note", path, "it stands, unflushed, behind a torn segment; the next start removes it")
             continue
         try:
             check = _SegmentCheck(disk, directory, base, following, beside)
@@ -456,15 +448,15 @@ def verify_partition(
         is_torn = check.is_unflushed and (check.is_cut or lost)
         if lost and not is_torn:
             text = f"the offsets {check.end} to {following} - 1 are missing: the segment ends before the next begins"
-            yield Finding("problem", path, "", 0, text)
+            yield Finding("problem", path, text)
         end = check.end
     if end is not None and end < beside.state.log_start:
         text = f"the log begins at {beside.state.log_start}, but ends at {end}; the next start throws all of it away"
-        yield Finding("problem", f"{directory}/{STATE_NAME}", "", 0, text)
+        yield Finding("problem", f"{directory}/{STATE_NAME}", text)
 
 
 def _unreadable(error: DiskError) -> Finding:
-    return Finding("problem", error.path, "", 0, f"it cannot be read: {error.reason}")
+    return Finding("problem", error.path, f"it cannot be read: {error.reason}")
 
 
 def _check_beside(disk: Disk, directory: str, beside: _Beside, bases: list[Offset]) -> Iterator[Finding]:
@@ -476,17 +468,16 @@ def _check_beside(disk: Disk, directory: str, beside: _Beside, bases: list[Offse
             path = f"{directory}/{name}"
             there = disk.exists(path)
             text = "its content makes no sense" if there else "there is no such file"
-            yield Finding("problem" if there else "note", path, "", 0, f"{text}; {meaning}")
+            yield Finding("problem" if there else "note", path, f"{text}; {meaning}")
     is_lost = point is not None and point.segment not in bases  # unless it is older than all, and was let go
     if point is not None and is_lost and (point.segment > bases[0] if bases else point.next_offset > state.log_start):
         text = f"segment {point.segment} was flushed up to offset {point.next_offset}; that segment is not there"
-        yield Finding("problem", f"{directory}/{RECOVERY_POINT_NAME}", "", 0, text)
+        yield Finding("problem", f"{directory}/{RECOVERY_POINT_NAME}", text)
     if state.known and bases and state.log_start < bases[0]:
         text = f"the log begins at {state.log_start}, but the first segment at {bases[0]}; what stood between is lost"
-        yield Finding("problem", f"{directory}/{STATE_NAME}", "", 0, text)
+        yield Finding("problem", f"{directory}/{STATE_NAME}", text)
     if state.swap is not None:
-        text = "a compacted segment was being put in place; unless a broker is at work, the next start finishes that"
-        yield Finding("note", f"{directory}/{STATE_NAME}", "", 0, text)
+        yield Finding("note", f"{directory}/{STATE_NAME}", "a compaction is half in place; the next start finishes it")
 
 
 def _check_names(disk: Disk, directory: str, bases: list[Offset]) -> Iterator[Finding]:
@@ -495,9 +486,9 @@ def _check_names(disk: Disk, directory: str, bases: list[Offset]) -> Iterator[Fi
         path = f"{directory}/{entry.name}"
         segment = _SEGMENT_FILE.fullmatch(entry.name)
         if segment is not None and int(segment["base"]) not in bases:
-            yield Finding("note", path, "", 0, "its log is not there; the next start removes it")
+            yield Finding("note", path, "its log is not there; the next start removes it")
         elif _SNAPSHOT_FILE.fullmatch(entry.name):
             if not Producers(expiration_ms=0, count_max=1).restore(disk.read_file(path) or b""):
-                yield Finding("note", path, "", 0, "it is not whole; the next start passes it over")
+                yield Finding("note", path, "it is not whole; the next start passes it over")
         elif segment is None and entry.name not in _BESIDE:
-            yield Finding("note", path, "", 0, "it belongs to no segment: a leftover that nothing reads")
+            yield Finding("note", path, "it belongs to no segment: a leftover that nothing reads")
