@@ -180,12 +180,16 @@ def test_a_marker_stays_until_its_delete_horizon() -> None:
     marker = producer.end(ABORT)
     subject.log.append(keyed((b"b", b"1"), producer=(7, 0, 1)))  # so that the producer's last batch is another one
     subject.log.roll()
-    times = (START_MS, START_MS + RETENTION_MS - 1, START_MS + RETENTION_MS)
-    for now, stays in zip(times, (True, True, False), strict=True):
+    for now in (START_MS, START_MS + RETENTION_MS - 1):
         compact(subject.log, now)
-        assert (marker in [head.base_offset for head in headers_of(subject.log)]) is stays
+        assert marker in [head.base_offset for head in headers_of(subject.log)]
         subject.log.append(keyed((b"%d" % now, b"1")))
         subject.log.roll()
+    for round_number in range(2, 5):  # Kafka sets the horizon when it finds the transaction empty, so one pass later
+        compact(subject.log, START_MS + round_number * RETENTION_MS)
+        subject.log.append(keyed((b"%d" % round_number, b"1")))
+        subject.log.roll()
+    assert marker not in [head.base_offset for head in headers_of(subject.log)]
 
 
 HANGS = "markers go at their horizon although batches of their transaction are still there; Kafka keeps them until then"
