@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.disk.memory import MemoryDisk
+from odradek.disk.memory import MemoryDisk, MemoryFile
 from odradek.disk.real import RealDisk
 from odradek.log.compaction import plan_compaction
 from odradek.log.errors import DamagedLogError
@@ -37,7 +37,7 @@ from tests.records.oracles import aiokafka_records, kafka_python_records
 
 RETENTION_MS = 1_000
 INDEX_INTERVALS = [0, 4096]  # 60 belongs here, too, as soon as an old index cannot stay beside a new segment
-COMPACT = {"cleanup_policy": "compact", "delete_retention_ms": RETENTION_MS}
+COMPACT: dict[str, Any] = {"cleanup_policy": "compact", "delete_retention_ms": RETENTION_MS}
 
 
 def compacted(**settings: object) -> LogOnDisk:
@@ -184,6 +184,15 @@ def test_of_two_passes_the_second_begins_where_the_key_map_got_full() -> None:
     compact(subject.log, key_map_bytes=2 * ENTRY_BYTES)
     assert offsets_of(subject.log) == [3, 4, 5]
     assert not compact(subject.log)
+
+
+def test_what_a_full_key_map_does_not_reach_is_not_touched() -> None:
+    """A tombstone whose older values are not cleaned yet must not begin to go."""
+    subject = compacted()
+    write(subject.log, keyed((b"a", b"1")), keyed((b"b", b"1")), keyed((b"b", None)), keyed((None, b"x")))
+    compact(subject.log, key_map_bytes=ENTRY_BYTES)
+    assert offsets_of(subject.log) == [0, 1, 2, 3]
+    assert not any(head.has_delete_horizon for head in headers_of(subject.log))
 
 
 def test_a_tombstone_stays_for_its_retention_after_the_first_cleaning_and_goes_at_the_next() -> None:
@@ -406,23 +415,6 @@ def test_compaction_and_retention_work_on_the_same_log() -> None:
     assert [(record.key, record.offset) for record in read_all(subject.log)] == [(b"b", 2), (b"c", 4)]
 
 
-def test_an_idempotent_producer_goes_on_after_compaction_and_restart() -> None:
-    subject = compacted()
-    write(subject.log, keyed((b"a", b"1"), (b"b", b"1"), producer=(7, 0, 0)))
-    write(subject.log, keyed((b"a", b"2"), producer=(7, 0, 2)))
-    write(subject.log, keyed((b"a", b"3"), (b"b", b"3")))
-    compact(subject.log)
-    assert offsets_of(subject.log) == [3, 4]
-    assert [(head.base_offset, head.record_count) for head in headers_of(subject.log)] == [(2, 0), (3, 2)]
-    subject.log.close()
-    for entry in subject.disk.list(DIRECTORY):  # the batches alone must tell
-        if entry.name.endswith(".snapshot"):
-            subject.disk.remove(f"{DIRECTORY}/{entry.name}")
-    subject.open()
-    assert subject.log.append(keyed((b"a", b"2"), producer=(7, 0, 2))).duplicate
-    assert subject.log.append(keyed((b"a", b"4"), producer=(7, 0, 3))).base_offset == 5
-
-
 @pytest.mark.xfail(strict=True, reason="Chain.after goes by the old segment's base and jumps over what was merged")
 def test_a_reader_in_the_middle_of_merged_segments_misses_nothing() -> None:
     subject = compacted()
@@ -462,6 +454,24 @@ def test_an_index_that_became_smaller_does_not_make_the_log_look_damaged() -> No
     write(subject.log, *(keyed((b"a", b"%d" % number)) for number in range(50)), keyed((b"a", bytes(20_000))))
     compact(subject.log)
     assert next_record(subject.log, 50) == Record(50, START_MS, b"a", bytes(20_000))
+
+
+@pytest.mark.xfail(strict=True, reason="_read() goes round for ever when an entry points at the last bytes of a file")
+def test_an_old_index_entry_near_the_end_does_not_hang_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = compacted(index_interval_bytes=100)
+    write(subject.log, *(keyed((b"a", b"%d" % number)) for number in range(3)), keyed((b"a", bytes(100))))
+    compact(subject.log)
+    assert offsets_of(subject.log) == [3]  # all of it is known to be good from here on
+    read, calls = MemoryFile.read, 0
+
+    def counted(self: MemoryFile, length: int, at: int) -> bytes:
+        nonlocal calls
+        calls += 1
+        assert calls < 1_000
+        return read(self, length, at)
+
+    monkeypatch.setattr(MemoryFile, "read", counted)
+    assert next_record(subject.log, 3) == Record(3, START_MS, b"a", bytes(100))
 
 
 NOT_CHECKED = "the cleaner trusts what this process appended and gives it a new CRC"

@@ -28,7 +28,7 @@ SEEDS_A_BLOCK = 400 if os.environ.get(PROFILE_VARIABLE) == "long" else 50
 BLOCKS = 8
 WAIT_S = 30.0
 RETENTION_MS = 1_000
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
     "delete_retention_ms": RETENTION_MS,

@@ -234,6 +234,12 @@ def test_a_snapshot_of_nobody_is_ten_bytes() -> None:
     assert state.restore(empty) and len(state) == 0
 
 
+def test_a_batch_across_the_largest_sequence_comes_back_from_a_snapshot() -> None:
+    crossing, restored = header(LAST_SEQUENCE - 1, 10, count=5), producers()
+    assert restored.restore(after(crossing).snapshot())
+    assert restored.check(crossing) == Written(LAST_SEQUENCE - 1, 2, 10, 14)
+
+
 def test_other_readers_keep_the_last_of_a_producers_entries() -> None:
     state = after(*(header(number, number) for number in range(7)))
     entries = list(struct.iter_unpack(">qhiqiqiq", state.snapshot()[10:]))

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from odradek.disk.errors import DiskError
 from odradek.disk.memory import MemoryDisk
 from odradek.log.producers import Producers
-from odradek.log.snapshots import KEPT, ProducerSnapshots
+from odradek.log.snapshots import ProducerSnapshots
 from tests.log.support import START_MS
 from tests.log.test_producers import header
 
@@ -51,19 +52,81 @@ def test_a_snapshot_is_named_by_its_offset_as_kafka_does() -> None:
     assert names(disk) == ["00000000000000001234.snapshot"]
 
 
-def test_only_the_last_two_are_kept() -> None:
+def sync(snapshots: ProducerSnapshots) -> None:
+    """What a flush does."""
+    offsets = snapshots.begin_sync()
+    snapshots.sync(offsets)
+    snapshots.finish_sync(offsets)
+
+
+def test_older_ones_are_kept_until_a_newer_one_is_on_stable_storage() -> None:
     disk = empty_disk()
     snapshots = ProducerSnapshots(disk, "d")
-    for offset in (10, 20, 20, 30, 40):
+    for offset in (10, 20, 20, 30):
         snapshots.save(producers_at(offset), offset)
-    assert names(disk) == [f"{offset:020d}.snapshot" for offset in (30, 40)]
-    assert len(names(disk)) == KEPT
+    assert names(disk) == [f"{offset:020d}.snapshot" for offset in (10, 20, 30)]
+    assert snapshots.safe_offset == 0
+    sync(snapshots)
+    assert names(disk) == [f"{30:020d}.snapshot"]
+    assert snapshots.safe_offset == 30
 
 
-def test_those_of_an_earlier_process_are_counted_too() -> None:
+def test_what_is_saved_while_others_are_synced_waits_for_the_next_time() -> None:
+    disk = empty_disk()
+    snapshots = ProducerSnapshots(disk, "d")
+    snapshots.save(producers_at(10), 10)
+    offsets = snapshots.begin_sync()
+    snapshots.save(producers_at(20), 20)
+    snapshots.sync(offsets)
+    snapshots.finish_sync(offsets)
+    assert snapshots.safe_offset == 10 and len(names(disk)) == 2
+    sync(snapshots)
+    assert snapshots.safe_offset == 20 and len(names(disk)) == 1
+    sync(snapshots)
+    assert snapshots.safe_offset == 20
+
+
+def test_those_of_a_killed_process_are_not_trusted_to_be_on_stable_storage() -> None:
     disk = disk_with(10, 20)
-    ProducerSnapshots(disk, "d").save(producers_at(30), 30)
-    assert names(disk) == [f"{offset:020d}.snapshot" for offset in (20, 30)]
+    snapshots = ProducerSnapshots(disk, "d")
+    assert snapshots.safe_offset == 0
+    sync(snapshots)
+    assert snapshots.safe_offset == 20 and names(disk) == [f"{20:020d}.snapshot"]
+
+
+def test_one_that_is_removed_while_it_is_synced_is_no_failure_and_others_are() -> None:
+    disk = disk_with(10)
+    snapshots = ProducerSnapshots(disk, "d")
+    snapshots.sync([5])
+    disk.fail_next("flush", 5)
+    with pytest.raises(DiskError, match=r"cannot flush d/0+10\.snapshot"):
+        sync(snapshots)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_synced_one_outlives_every_crash(seed: int) -> None:
+    disk = empty_disk()
+    snapshots = ProducerSnapshots(disk, "d")
+    for offset in (10, 20):
+        snapshots.save(producers_at(offset), offset)
+    offsets = snapshots.begin_sync()
+    snapshots.sync(offsets)
+    disk.sync_directory("d")  # as a flush does before it finishes
+    snapshots.finish_sync(offsets)
+    snapshots.save(producers_at(30), 30)
+    disk.crash(random.Random(seed))
+    assert ProducerSnapshots(disk, "d").restore(nobody(), 100) in (20, 30)
+
+
+@pytest.mark.xfail(strict=True, reason="restore removes the snapshot that safe_offset speaks of")
+def test_after_a_cut_the_removed_ones_do_not_count_as_safe() -> None:
+    snapshots = ProducerSnapshots(disk_with(10, 20), "d")
+    sync(snapshots)
+    assert snapshots.restore(nobody(), 15) is None
+    assert snapshots.safe_offset <= 15
+    snapshots.save(producers_at(18), 18)
+    sync(snapshots)
+    assert snapshots.safe_offset == 18
 
 
 def test_the_newest_one_within_the_log_is_restored_and_those_beyond_are_removed() -> None:
@@ -88,15 +151,6 @@ def test_without_a_whole_one_everything_must_be_read() -> None:
     disk.write_atomic(f"d/{20:020d}.snapshot", b"")
     assert ProducerSnapshots(disk, "d").restore(nobody(), 100) is None
     assert names(disk) == []
-
-
-def test_those_beyond_a_cut_are_removed() -> None:
-    disk = disk_with(10, 20, 30)
-    snapshots = ProducerSnapshots(disk, "d")
-    snapshots.remove_after(20)
-    assert names(disk) == [f"{offset:020d}.snapshot" for offset in (10, 20)]
-    snapshots.save(producers_at(25), 25)
-    assert names(disk) == [f"{offset:020d}.snapshot" for offset in (20, 25)]
 
 
 def test_other_files_are_left_alone() -> None:

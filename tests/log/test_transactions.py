@@ -1,6 +1,8 @@
-"""Transactions in a compacted log (KIP-98): what was aborted vanishes, what is open waits, markers outlive their data."""
+"""Producers in a compacted log (KIP-98): sequences go on, what was aborted vanishes, what is open waits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,8 +42,8 @@ class Producer:
         return self.log.append(marker).base_offset
 
 
-def compacted(**settings: object) -> LogOnDisk:
-    return LogOnDisk(**{"cleanup_policy": "compact", "delete_retention_ms": RETENTION_MS, **settings})
+def compacted(**settings: Any) -> LogOnDisk:
+    return LogOnDisk(cleanup_policy="compact", delete_retention_ms=RETENTION_MS, **settings)
 
 
 def data_of(log: PartitionLog) -> list[Record]:
@@ -57,6 +59,20 @@ def forget_producers(subject: LogOnDisk) -> None:
         if entry.name.endswith(".snapshot"):
             subject.disk.remove(f"{DIRECTORY}/{entry.name}")
     subject.open()
+
+
+def test_an_idempotent_producer_goes_on_after_compaction_and_restart() -> None:
+    subject = compacted()
+    subject.log.append(keyed((b"a", b"1"), (b"b", b"1"), producer=(7, 0, 0)))
+    subject.log.append(keyed((b"a", b"2"), producer=(7, 0, 2)))
+    subject.log.append(keyed((b"a", b"3"), (b"b", b"3")))
+    subject.log.roll()
+    compact(subject.log)
+    assert [record.offset for record in read_all(subject.log)] == [3, 4]
+    assert [(head.base_offset, head.record_count) for head in headers_of(subject.log)] == [(2, 0), (3, 2)]
+    forget_producers(subject)
+    assert subject.log.append(keyed((b"a", b"2"), producer=(7, 0, 2))).duplicate
+    assert subject.log.append(keyed((b"a", b"4"), producer=(7, 0, 3))).base_offset == 5
 
 
 def test_aborted_records_vanish_and_are_not_taken_for_newest_values() -> None:
@@ -152,7 +168,7 @@ def test_a_key_map_that_is_full_in_the_middle_of_an_aborted_transaction_does_no_
     producer.end(ABORT)
     subject.log.roll()
     while compact(subject.log, key_map_bytes=2 * ENTRY_BYTES):
-        assert [record.key for record in data_of(subject.log)][0] == b"a"
+        assert data_of(subject.log)[0].key == b"a"
     assert [record.key for record in data_of(subject.log)] == [b"a", b"a!", b"x!", b"y!"]
 
 
@@ -266,7 +282,9 @@ steps = st.lists(
 
 
 @given(steps, st.sampled_from([1 << 20, ENTRY_BYTES]))
-def test_a_reader_of_committed_records_finds_the_newest_of_each_key(todo: list[tuple[str, int]], map_bytes: int) -> None:
+def test_a_reader_of_committed_records_finds_the_newest_of_each_key(
+    todo: list[tuple[str, int]], map_bytes: int
+) -> None:
     subject = compacted(segment_bytes=1024)
     producers = [Producer(subject.log, number) for number in range(3)]
     pending: dict[int, list[Record]] = {0: [], 1: [], 2: []}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from odradek.log.keymap import KeyMap
 from odradek.log.log import PartitionLog
-from odradek.log.segment import Backend, Mark, Segment
+from odradek.log.segment import Backend, Segment
 from odradek.log.transactions import AbortedTransactions
 from odradek.model import Offset
 from odradek.records.build import rebuild_batch
@@ -182,7 +182,7 @@ class _Cleaner:
                 cleaned = self._clean_batch(header, batch)
                 if cleaned is not None:
                     data, timestamp = cleaned
-                    replacement.append(data, [Mark(0, header.base_offset, header.last_offset, timestamp)])
+                    replacement.append(data, header.last_offset, timestamp)
         replacement.seal()
         replacement.sync(sealed=True)
         stats = self._plan.stats

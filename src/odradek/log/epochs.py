@@ -32,12 +32,9 @@ class LeaderEpochs:
         self._path = f"{directory}/{FILE_NAME}"
         self._epochs: list[int] = []
         self._starts: list[Offset] = []
+        self.latest = NO_EPOCH  # the newest epoch, and where it began
+        self.latest_start: Offset = 0
         self.known = self._load()  # False: there was no readable file, so the log itself must be asked
-
-    @property
-    def latest(self) -> int:
-        """The newest epoch; -1 before the first."""
-        return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def items(self) -> list[tuple[int, Offset]]:
         """All epochs with their start offsets."""
@@ -96,9 +93,13 @@ class LeaderEpochs:
 
     def save(self) -> None:
         """Write the file durably: version, number of entries, then `epoch start` a line."""
+        self._look_at_last()
         lines = ["0", str(len(self._epochs)), *(f"{epoch} {start}" for epoch, start in self.items())]
         self._disk.write_atomic(self._path, "\n".join(lines).encode() + b"\n")
         self.known = True
+
+    def _look_at_last(self) -> None:
+        self.latest, self.latest_start = (self._epochs[-1], self._starts[-1]) if self._epochs else (NO_EPOCH, 0)
 
     def _load(self) -> bool:
         data = self._disk.read_file(self._path)
@@ -115,4 +116,5 @@ class LeaderEpochs:
         if epochs != sorted(set(epochs)) or starts != sorted(set(starts)):
             return False
         self._epochs, self._starts = epochs, starts
+        self._look_at_last()
         return True

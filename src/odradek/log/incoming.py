@@ -6,9 +6,14 @@ from odradek.disk.interface import Buffer
 from odradek.log.config import LogConfig
 from odradek.records.compression import Codec
 from odradek.records.errors import BatchTooLargeError, InvalidRecordError, UnsupportedCodecError
-from odradek.records.header import BatchHeader, check_batch, stamp_log_append_time
+from odradek.records.header import CODEC_MASK, LENGTH_OVERHEAD, BatchHeader, check_batch, stamp_log_append_time
 
-_CODEC_MAX = max(Codec)
+_CODEC_MAX = int(max(Codec))
+
+
+def writable(data: bytes | memoryview) -> bytearray | memoryview:
+    """The same bytes where they can be stamped: as they are if they may be changed, else a copy."""
+    return data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
 
 
 def split(data: Buffer) -> list[tuple[BatchHeader, memoryview]]:
@@ -27,6 +32,13 @@ def split(data: Buffer) -> list[tuple[BatchHeader, memoryview]]:
 
 def check_new(header: BatchHeader, config: LogConfig) -> None:
     """Refuse what the CRC does not: too large, an unknown codec, offsets and records that do not match."""
+    attributes, last_delta, records = header.attributes, header.last_offset_delta, header.record_count
+    if (
+        records == last_delta + 1
+        and attributes & CODEC_MASK <= _CODEC_MAX
+        and (header.batch_length <= config.max_message_bytes - LENGTH_OVERHEAD)
+    ):
+        return
     if header.size_bytes > config.max_message_bytes:
         raise BatchTooLargeError(
             f"a batch of {header.size_bytes} bytes is over max.message.bytes = {config.max_message_bytes}"
@@ -35,8 +47,7 @@ def check_new(header: BatchHeader, config: LogConfig) -> None:
         raise InvalidRecordError(
             f"the batch has {header.record_count} records for {header.last_offset_delta + 1} offsets"
         )
-    if header.codec > _CODEC_MAX:
-        raise UnsupportedCodecError(f"there is no codec {header.codec}")
+    raise UnsupportedCodecError(f"there is no codec {header.codec}")
 
 
 def stamp_times(data: bytearray | memoryview, now_ms: int) -> None:

@@ -96,13 +96,16 @@ class SparseIndex(ABC):
         """What the file will hold when all is written out."""
         return len(self) * self.entry_bytes
 
-    def append(self, key: int, value: int) -> None:
-        """Add an entry; the caller sees to the order."""
-        tail = self.tail
-        tail.keys.append(key)
-        tail.values.append(value)
-        if len(tail.keys) >= TAIL_ENTRIES_MAX:
+    def append(self, key: int, value: int) -> int:
+        """Add an entry and give the number of entries; the caller sees to the order."""
+        keys, values = self.tail
+        keys.append(key)
+        values.append(value)
+        count = len(keys)
+        if count >= TAIL_ENTRIES_MAX:
             self.write_out()
+            return self.written
+        return self.written + count
 
     def write_out(self) -> None:
         """Write the entries in memory to the file. Not durable until `sync`."""

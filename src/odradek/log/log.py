@@ -19,7 +19,7 @@ from odradek.log.config import Flush, LogConfig
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.errors import LogError, LogStoppedError, OffsetOutOfRangeError
 from odradek.log.flushing import FlushJob, FlushStats
-from odradek.log.incoming import check_new, split, stamp_times
+from odradek.log.incoming import check_new, split, stamp_times, writable
 from odradek.log.outcomes import Appended, Removal
 from odradek.log.producers import Producers
 from odradek.log.retention import SegmentFacts, expired_count
@@ -55,6 +55,7 @@ class PartitionLog:
     def __init__(self, parts: Parts, config: LogConfig, segments: list[Segment], point: RecoveryPoint | None) -> None:
         self.directory = parts.state.directory
         self.config = config
+        self._stamps_time = config.message_timestamp_type == "LogAppendTime"
         self.state = parts.state
         self.backend = parts.backend
         self.epochs = parts.epochs
@@ -102,6 +103,7 @@ class PartitionLog:
     def configure(self, config: LogConfig) -> None:
         """Follow a change of the topic's settings."""
         self.config = config
+        self._stamps_time = config.message_timestamp_type == "LogAppendTime"
         self.backend.configure(config)
         self._chain.active.configure(config)
 
@@ -116,16 +118,16 @@ class PartitionLog:
         """
         if self.stopped is not None:
             raise LogStoppedError(self.directory, self.stopped)
-        if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
-            data = bytearray(data)
+        if not isinstance(data, bytearray):
+            data = writable(data)
         append_time = NO_TIMESTAMP
-        if self.config.message_timestamp_type == "LogAppendTime":
+        if self._stamps_time:
             append_time = self._clock.now_ms()
             stamp_times(data, append_time)
         header = check_batch(data)
-        if header.size_bytes == len(data):
-            return self._append_one(data, header, leader_epoch, append_time)
-        return self._append_many(data, leader_epoch, append_time)
+        if header.size_bytes != len(data):
+            return self._append_many(data, leader_epoch, append_time)
+        return self._append_one(data, header, leader_epoch, append_time)
 
     def _append_one(
         self, data: bytearray | memoryview, header: BatchHeader, leader_epoch: int, append_time: int
@@ -139,7 +141,7 @@ class PartitionLog:
         if leader_epoch != self.epochs.latest:
             self._begin_epoch(leader_epoch, base)
         stamp_offset(data, base, leader_epoch)
-        self._write(data, [Mark(0, base, last, header.max_timestamp)])
+        self._write(data, base, last, header.max_timestamp)
         if idempotent:
             self._remember(header._replace(base_offset=base), data)
         return Appended(base, last, append_time)
@@ -157,11 +159,11 @@ class PartitionLog:
             self._begin_epoch(leader_epoch, first)
         marks, at = [], 0
         for header, batch in batches:
-            stamp_offset(batch, offset, leader_epoch)
+            stamp_offset(data, offset, leader_epoch, at)
             marks.append(Mark(at, offset, offset + header.last_offset_delta, header.max_timestamp))
             offset += header.last_offset_delta + 1
             at += len(batch)
-        self._write(data, marks)
+        self._write_many(data, marks)
         return Appended(first, offset - 1, append_time)
 
     def append_replicated(self, data: Buffer) -> Appended:
@@ -181,36 +183,40 @@ class PartitionLog:
             marks.append(Mark(at, header.base_offset, header.last_offset, header.max_timestamp))
             offset = header.next_offset
             at += len(batch)
-        self._write(data, marks)
+        self._write_many(data, marks)
         for header, batch in batches:
             if header.producer_id != NO_PRODUCER_ID:
                 self._remember(header, batch)
         return Appended(marks[0].base_offset, offset - 1, NO_TIMESTAMP)
 
-    def _write(self, data: Buffer, marks: list[Mark]) -> None:
-        """Bring batches into the active segment, or each into the one where it fits if it must be rolled."""
-        if self._must_roll(len(data), marks[-1].last_offset, marks[-1].max_timestamp):
-            if len(marks) > 1:
-                ends = [*(mark.at for mark in marks[1:]), len(data)]
-                view = memoryview(data)
-                for mark, end in zip(marks, ends, strict=True):
-                    self._write(view[mark.at : end], [mark._replace(at=0)])
-                return
-            self._guard(self.roll, marks[0].base_offset)
+    def _write(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
+        """Bring one batch into the active segment, or into a new one."""
+        size = len(data)
+        active = self._chain.active
+        if not active.fits(size, last_offset, timestamp):
+            self._guard(self.roll, base_offset)
+            active = self._chain.active
         try:
-            self._chain.active.append(data, marks)
+            active.append(data, last_offset, timestamp)
+        except DiskError as error:
+            raise self._stop(error) from error
+        self._unflushed_batches += 1
+        self._unflushed_bytes += size
+
+    def _write_many(self, data: Buffer, marks: list[Mark]) -> None:
+        """Bring batches into the active segment with one write if all of them fit, else one by one."""
+        newest = max(mark.max_timestamp for mark in marks)
+        if not self._chain.active.fits(len(data), marks[-1].last_offset, newest):
+            view, ends = memoryview(data), [*(mark.at for mark in marks[1:]), len(data)]
+            for mark, end in zip(marks, ends, strict=True):
+                self._write(view[mark.at : end], mark.base_offset, mark.last_offset, mark.max_timestamp)
+            return
+        try:
+            self._chain.active.append_many(data, marks)
         except DiskError as error:
             raise self._stop(error) from error
         self._unflushed_batches += len(marks)
         self._unflushed_bytes += len(data)
-
-    def _must_roll(self, size_bytes: int, last_offset: Offset, timestamp: int) -> bool:
-        active = self._chain.active
-        if not active.size_bytes:
-            return False
-        if not active.fits(size_bytes, last_offset):
-            return True
-        return timestamp - active.first_timestamp() > self.config.segment_ms and timestamp != NO_TIMESTAMP
 
     def roll(self, base_offset: Offset | None = None) -> None:
         """Seal the active segment and begin another; an empty one stays as it is."""

@@ -49,10 +49,10 @@ def batch_check(epochs: LeaderEpochs, state: LogState) -> BatchCheck:
     """What a batch must satisfy beside its CRC: it follows the one before, and its epoch is the one we know."""
 
     def check(header: BatchHeader, expected: Offset | None) -> str | None:
-        base = header.base_offset
-        if expected is not None and base != expected and (base < expected or not state.sparse):
+        base = header[0]
+        if base != expected and expected is not None and (base < expected or not state.sparse):
             return f"offset {base} stands where {expected} belongs"
-        if epochs.known:
+        if epochs.known and (header[2] != epochs.latest or base < epochs.latest_start):
             epoch = epochs.epoch_at(header.last_offset)
             if epoch != header.leader_epoch and (epoch != NO_EPOCH or epochs.latest == NO_EPOCH):
                 return f"offset {base} has leader epoch {header.leader_epoch}, it was written in {epoch}"

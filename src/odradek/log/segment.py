@@ -19,7 +19,7 @@ from odradek.records.header import BatchHeader
 
 
 class Mark(NamedTuple):
-    """Where a batch lies in the bytes that are appended, and what the indexes need of it."""
+    """Where a batch lies in the bytes that are appended, and what the segment needs to know of it."""
 
     at: int
     base_offset: Offset
@@ -77,11 +77,14 @@ class Segment(Protocol):
     next_offset: Offset  # base_offset <= next_offset; of a sealed one: at most its successor's base_offset
     size_bytes: int
 
-    def append(self, data: Buffer, marks: list[Mark]) -> None:
-        """Add batches that are already checked and stamped."""
+    def append(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> None:
+        """Add a batch that is already checked and stamped."""
 
-    def fits(self, size_bytes: int, last_offset: Offset) -> bool:
-        """Whether a batch of this size that ends at this offset can still be added."""
+    def append_many(self, data: Buffer, marks: list[Mark]) -> None:
+        """Add several of them that lie one behind the other."""
+
+    def fits(self, size_bytes: int, last_offset: Offset, timestamp: int) -> bool:
+        """Whether a batch can still be added: by size, offset and age. An empty segment takes any."""
 
     def read(self, offset: Offset, max_bytes: int, upto: Offset, *, nowait: bool = False) -> Chunk | None:
         """Give whole batches from the one that holds `offset`, or the next one, up to `upto` and `max_bytes`.

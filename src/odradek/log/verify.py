@@ -1,8 +1,8 @@
 """Checks a partition's files against each other: batches, indexes, leader epochs, recovery point, log state.
 
-It reads, repairs nothing and prints nothing: what it finds comes as `Finding`s, in constant memory. A *problem* means
-that bytes which were promised are not as they were written, or that a file misleads those who use it; a *note* is
-something that the next start puts right by itself (a torn tail behind the recovery point, leftovers of a crash).
+It reads, repairs nothing and prints nothing; what it finds comes as `Finding`s, in constant memory. A *problem*: bytes
+that were promised are not as they were written, or a file misleads its readers. A *note*: something that the next
+start puts right by itself (a torn tail behind the recovery point, leftovers of a crash).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ADVANCE_BYTES = 1 << 20
 _INDEX_BLOCK_ENTRIES = 8192
 _OFFSET_ENTRY = struct.Struct(">II")  # last offset of a batch, relative to the segment's base; its position
 _TIME_ENTRY = struct.Struct(">qI")  # largest timestamp so far; relative last offset of the batch that has it
-_FAR = 1 << 62  # beyond every position and offset
+_FAR = 1 << 70  # beyond every position and offset
 
 _SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex)")
 _SNAPSHOT_FILE = re.compile(r"[0-9]{20}\.snapshot")
@@ -82,8 +82,8 @@ def has_partition_files(disk: Disk, directory: str) -> bool:
 def loose_check(base: Offset | None, following: Offset | None) -> BatchCheck:
     """A check for `survey` that lets every whole batch pass, so that order and epochs can be judged apart.
 
-    Only what is found in search of the next batch behind damage must have an offset of this segment: else any few
-    bytes of a record could ask for a gigabyte to be read and checked. Without a base, any offset is possible.
+    Only what is found in search of the next batch behind damage must have an offset of this segment, if its base is
+    known: else any few bytes of a record could ask for a gigabyte to be read and checked.
     """
     limit = min(following or _FAR, _FAR if base is None else base + OFFSET_SPAN_MAX + 1)
 
@@ -120,28 +120,34 @@ class _IndexWatch:
     """
 
     def __init__(self, disk: Disk, path: str, form: struct.Struct, words: str) -> None:
-        self.file = disk.open(path)
+        self.path = path
         self.wrong = 0
         self.last_true: _Entry | None = None
         self._form, self._words = form, words
         self._size = 0
         self._failure: DiskError | None = None
-        self._entries = self._read() if disk.exists(path) else iter(())  # an index without entries has no file
+        self._file = disk.open(path) if disk.exists(path) else None  # an index without entries has none
+        self._entries = self._read(self._file) if self._file is not None else iter(())
         self._head, self._behind = next(self._entries, None), next(self._entries, None)
         self.due = self._next_due()  # the next place at which an entry has to be judged
 
-    def _read(self) -> Iterator[_Entry]:
+    def _read(self, file: File) -> Iterator[_Entry]:
         block = _INDEX_BLOCK_ENTRIES * self._form.size
         try:
-            self._size = self.file.size()
+            self._size = file.size()
             end = self._size - self._size % self._form.size
             for position in range(0, end, block):
-                data, first = self.file.read(min(block, end - position), position), position // self._form.size
+                data, first = file.read(min(block, end - position), position), position // self._form.size
                 for number, (claim, place) in enumerate(self._form.iter_unpack(data), first):
                     yield _Entry(number, place, claim)
         except DiskError as error:
             self._failure = error
             self.wrong += 1
+
+    def close(self) -> None:
+        """Give the file back."""
+        if self._file is not None:
+            self._file.close()
 
     def _next_due(self) -> int:
         return min((entry.place for entry in (self._head, self._behind) if entry is not None), default=_FAR)
@@ -162,8 +168,9 @@ class _IndexWatch:
             assert self._head is not None
             if self._head.place > place:  # out of order: the head or the one behind it is wrong
                 is_head_wrong = self._behind is not None and self._behind[1:] == (place, truth)
-                yield from self._accuse(self._take(behind=not is_head_wrong), place, fact)
-            elif self._head[1:] == (place, truth):
+                taken = self._take(behind=not is_head_wrong)
+                yield from self._accuse(taken, taken.place, "it is out of order")
+            elif self._head[1:] == (place, truth) and (self.last_true is None or self.last_true.place < place):
                 self.last_true = self._take()
             else:
                 yield from self._accuse(self._take(), place, fact)
@@ -173,11 +180,11 @@ class _IndexWatch:
         if self.wrong > WRONG_ENTRIES_SHOWN_MAX:
             return
         if self.last_true is not None and entry.place <= self.last_true.place:
-            fact = "it does not come after the entries before it"
+            fact = "it is out of order"
         elif entry.place != place:
             fact = "there is no such batch"
         claim = self._words.format(entry.place, entry.claim)
-        yield Finding("problem", self.file.path, f"{claim}: {fact}", "entry", entry.number)
+        yield Finding("problem", self.path, f"{claim}: {fact}", "entry", entry.number)
 
     def skip(self, start: int, end: int) -> Iterator[Finding]:
         """Pass over entries for places whose batches cannot be read: nobody knows whether they are true."""
@@ -187,11 +194,10 @@ class _IndexWatch:
 
     def finish(self, end: int, *, will_be_mended: bool) -> Iterator[Finding]:
         """Judge what is left when the last batch, which ends before `end`, has gone by."""
+        path, ragged = self.path, self._size % self._form.size
         if self._failure is not None:
             yield _unreadable(self._failure)
-            return
-        path, ragged = self.file.path, self._size % self._form.size
-        if ragged:
+        elif ragged:
             text = f"the file ends inside an entry: {ragged} bytes are left over, an entry has {self._form.size}"
             yield Finding("note" if will_be_mended else "problem", path, text, "byte", self._size - ragged)
         yield from self.meet(end - 1, None)
@@ -206,8 +212,7 @@ class _IndexWatch:
             yield Finding("problem", path, text)
 
 
-@dataclass(slots=True)
-class _EpochRun:
+class _EpochRun(NamedTuple):
     """Batches in a row that disagree with the file of leader epochs in the same way."""
 
     position: int
@@ -237,8 +242,9 @@ class _SegmentCheck:
         self._strict = batch_check(beside.epochs, beside.state)
         self._file = disk.open(self.path)
         self._size = self._file.size()
-        self._flushed_bytes = point.size_bytes if point is not None and base == point.segment else 0
-        closed_well = point is not None and point.indexed and self._size == self._flushed_bytes
+        flushed = point if point is not None and point.segment == base else RecoveryPoint(base, base, 0)
+        self._flushed_offset, self._flushed_bytes = flushed.next_offset, flushed.size_bytes
+        closed_well = flushed.indexed and self._size == self._flushed_bytes
         self._will_be_mended = self.is_unflushed and not closed_well  # the indexes
         self._flushed_to: Offset | None = None if self._flushed_bytes else base  # the offset that stands at that byte
         self._expected: Offset | None = base
@@ -280,13 +286,15 @@ class _SegmentCheck:
             advance(self._size - reported)
             totals.segments += 1
             totals.size_bytes += self._size
-            for file in (self._file, self._offsets.file, self._times.file):
-                file.close()
+            for opened in (self._file, self._offsets, self._times):
+                opened.close()
 
     def _problem(self, at: int, text: str) -> Finding:
         return Finding("problem", self.path, text, "byte", at)
 
     def _batch(self, position: int, header: BatchHeader) -> Iterator[Finding]:
+        if position == self._flushed_bytes:  # recovery begins to read here
+            self._expected = self._flushed_offset
         reason = self._strict(header, self._expected)
         if reason is not None and self.is_unflushed and position >= self._flushed_bytes:
             yield self._cut(position, reason)
@@ -315,7 +323,7 @@ class _SegmentCheck:
             if self._epoch_run is None or self._epoch_run.epochs != epochs:
                 yield from self._end_epoch_run()
                 self._epoch_run = _EpochRun(position, base, header.last_offset, epochs)
-            self._epoch_run.last = header.last_offset
+            self._epoch_run = self._epoch_run._replace(last=header.last_offset)
         return fits
 
     def _end_epoch_run(self) -> Iterator[Finding]:
@@ -392,25 +400,23 @@ class _SegmentCheck:
             return
         if self._unindexed_bytes > UNINDEXED_MAX and not self._offsets.wrong:
             text = f"no entry for {self._unindexed_bytes} bytes of the log: some are missing, if index.interval.bytes"
-            yield Finding("note", self._offsets.file.path, f"{text} is smaller; without the file it is made anew")
+            yield Finding("note", self._offsets.path, f"{text} is smaller; without the file it is made anew")
         at, timestamp, last = self._max_timestamp_at, self._max_timestamp, self._times.last_true
         if timestamp != NO_TIMESTAMP and (last is None or last[1:] != (at, timestamp)) and not self._times.wrong:
             text = f"the last entry is missing: timestamp {timestamp} -> offset {self._base} + {at}"
             meaning = "retention may take the segment for older than it is; without the file it is made anew"
-            yield Finding("problem", self._times.file.path, f"{text}; {meaning}")
+            yield Finding("problem", self._times.path, f"{text}; {meaning}")
 
     def _finish_point(self) -> Iterator[Finding]:
         """Hold the recovery point against the batches: a wrong one makes the next start cut what is good."""
-        point, found = self._beside.point, self._flushed_to
-        if point is None or point.segment != self._base:
-            return
-        if self._size < point.size_bytes:
-            yield self._problem(self._size, f"{point.size_bytes - self._size} bytes that were flushed are lost")
-        elif (found is not None or not self._had_hole) and found != point.next_offset:
-            if found is not None and found < point.next_offset and self._beside.state.sparse:
-                return  # a truncation in a gap
+        expected, found = self._flushed_offset, self._flushed_to
+        if self._size < self._flushed_bytes:
+            yield self._problem(self._size, f"{self._flushed_bytes - self._size} bytes that were flushed are lost")
+        elif (found is not None or not self._had_hole) and found != expected:
+            if found is not None and found < expected and self._beside.state.sparse:  # it was truncated in a gap
+                return
             what = "no batch ends there" if found is None else f"it is {found}"
-            text = f"it says that offset {point.next_offset} comes at byte {point.size_bytes} of {self.path}; {what}"
+            text = f"it says that offset {expected} comes at byte {self._flushed_bytes} of {self.path}; {what}"
             path = f"{self.path.rpartition('/')[0]}/{RECOVERY_POINT_NAME}"
             yield Finding("problem", path, f"{text}; the next start may cut the log there: remove this file")
 
@@ -420,8 +426,7 @@ def verify_partition(
 ) -> Iterator[Finding]:
     """Check one partition; `shallow`: do not look inside the batches. `advance` hears of the bytes read."""
     totals.partitions += 1
-    try:
-        # Before the segments: what is flushed only grows while a broker runs.
+    try:  # the recovery point first: while a broker runs, what is flushed grows
         beside = _Beside(read_recovery_point(disk, directory), LogState(disk, directory), LeaderEpochs(disk, directory))
         bases = segments_in(disk, directory)
         yield from _check_beside(disk, directory, beside, bases)
@@ -431,8 +436,8 @@ def verify_partition(
         return
     if beside.point is not None and bases and beside.point.segment not in bases and beside.point.segment > bases[0]:
         beside = beside._replace(point=None)
-    end, is_torn = None, False  # of the log: None if it is not known
-    for base, following in zip(bases, [*bases[1:], None], strict=True):
+    end, is_torn = None, False  # the log's end, if it is known
+    for base, following in zip(bases, [*bases[1:], None], strict=False):
         path = segment_path(directory, base, LOG)
         if is_torn:
             yield Finding("note", path, "it stands, unflushed, behind a torn segment; the next start removes it")

@@ -1,13 +1,13 @@
 """CRC-32C (Castagnoli), the checksum of a v2 record batch.
 
-The hardware-backed `crc32c` wheel does the work: under 1 µs for 16 KiB, on any buffer, without copying it.
+The hardware-backed `crc32c` wheel does the work: under 1 µs for 16 KiB, on any buffer, without copying it. Its function
+is handed on as it is: a call around it would cost a tenth of an append's own time.
 """
+
+from collections.abc import Callable
 
 import crc32c as _castagnoli
 
 from odradek.records.buffers import ReadBuffer
 
-
-def crc32c(data: ReadBuffer) -> int:
-    """Return the CRC-32C of the bytes as an unsigned 32-bit number."""
-    return int(_castagnoli.crc32c(data))
+crc32c: Callable[[ReadBuffer], int] = _castagnoli.crc32c

@@ -22,11 +22,15 @@ class SegmentIndexes:
 
     __slots__ = (
         "_base_offset",
+        "_entered_timestamp",
+        "_entries_max",
         "_indexed_position",
         "_interval_bytes",
+        "_loaded",
         "_max_timestamp",
         "_max_timestamp_offset",
         "first_timestamp",
+        "full",
         "lock",
         "offsets",
         "times",
@@ -40,60 +44,71 @@ class SegmentIndexes:
         self.lock = RLock()  # readers in other threads may find that the indexes must be rebuilt
         self.first_timestamp: int | None = None  # None: not looked up yet
         self._base_offset = base_offset
+        self.full = False  # no more entries fit: the segment must be rolled
         self._interval_bytes = 0
+        self._entries_max = 1
         self._indexed_position = 0  # of the last batch that has an entry
-        self._max_timestamp: int | None = None  # None: not looked up yet
+        self._loaded = False  # whether the next three are known; of a sealed segment only when somebody asks
+        self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset  # the last offset of the batch that has it
+        self._entered_timestamp = NO_TIMESTAMP  # the last one in the time index
 
-    def configure(self, interval_bytes: int) -> None:
-        """Set how many bytes may lie between two entries."""
+    def configure(self, interval_bytes: int, bytes_max: int) -> None:
+        """Set how many bytes may lie between two entries, and how large an index may grow."""
         self._interval_bytes = interval_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the larger one of the two."""
-        return max(self.offsets.size_bytes, self.times.size_bytes)
+        # The time index, whose entries are larger, has never more of them than the offset index.
+        self._entries_max = max(1, bytes_max // self.times.entry_bytes)
+        self.full = len(self.offsets) >= self._entries_max
 
     def start_empty(self) -> None:
         """Begin with nothing noted."""
         self._indexed_position = 0
+        self._loaded = True
+        self._entered_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self._base_offset
         self.first_timestamp = None
 
     def note(self, position: int, last_offset: Offset, timestamp: int) -> None:
         """Take note of a batch that stands at `position`."""
-        self.note_time(last_offset, timestamp)
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = last_offset
         if position - self._indexed_position >= self._interval_bytes:
-            self.offsets.append(last_offset - self._base_offset, position)
             self._indexed_position = position
-            self._enter_time()
+            if self.offsets.append(last_offset - self._base_offset, position) >= self._entries_max:
+                self.full = True
+            if self._max_timestamp > self._entered_timestamp:
+                self._enter_time()
         if not position:
             self.first_timestamp = timestamp
 
     def note_time(self, last_offset: Offset, timestamp: int) -> None:
         """Take note of a batch's timestamp only."""
-        if self._max_timestamp is None or timestamp > self._max_timestamp:
+        if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
             self._max_timestamp_offset = last_offset
 
     def _enter_time(self) -> None:
-        """Enter the largest timestamp if it has grown since the last entry."""
-        largest = self._max_timestamp
-        last = self.times.last()
-        if largest is not None and largest != NO_TIMESTAMP and (last is None or largest > last[0]):
-            self.times.append(largest, self._max_timestamp_offset - self._base_offset)
+        """Enter the largest timestamp, which has grown since the last entry."""
+        self._entered_timestamp = self._max_timestamp
+        self.times.append(self._max_timestamp, self._max_timestamp_offset - self._base_offset)
 
     def max_timestamp(self) -> int | None:
         """The largest timestamp; of a sealed segment, the one that its time index ends with. None: it has none."""
-        if self._max_timestamp is None:
+        if not self._loaded:
             last = self.times.last()
-            self._max_timestamp = last[0] if last is not None else None
+            if last is None:
+                return None
+            self._max_timestamp = self._entered_timestamp = last[0]
+            self._max_timestamp_offset = self._base_offset + last[1]
+            self._loaded = True
         return self._max_timestamp
 
     def seal(self) -> None:
         """Enter the last timestamp and write all out."""
-        self._enter_time()
+        if self._max_timestamp > self._entered_timestamp:
+            self._enter_time()
         self.write_out()
 
     def write_out(self) -> None:
@@ -110,8 +125,10 @@ class SegmentIndexes:
         if last_time is not None and last_time[1] >= next_offset - self._base_offset:
             self.times.cut(self.times.count_below_offset(next_offset - self._base_offset))
         last, last_time = self.offsets.last(), self.times.last()
+        self._loaded = True
+        self.full = len(self.offsets) >= self._entries_max
         self._indexed_position = last[1] if last is not None else 0
-        self._max_timestamp = last_time[0] if last_time is not None else NO_TIMESTAMP
+        self._max_timestamp = self._entered_timestamp = last_time[0] if last_time is not None else NO_TIMESTAMP
         self._max_timestamp_offset = self._base_offset + (last_time[1] if last_time is not None else 0)
 
     def known(self, *, trusted: bool) -> tuple[int, dict[Offset, int | None]]:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.log.errors import DamagedLogError
-from odradek.log.scan import Damage, scan, survey
+from odradek.log.scan import Damage, next_whole_batch, scan, survey
 from odradek.log.segment import BatchCheck, EndOfSegment, Recovered
 from odradek.model import Offset
 
@@ -33,21 +33,35 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None, check: B
     start = flushed.size_bytes if flushed is not None else 0
     segment.next_offset = flushed.next_offset if flushed is not None else segment.base_offset
     _resume_indexes(segment, start, check, trusted=flushed is not None and flushed.indexed)
-    cut_bytes, reason = 0, ""
-    good_from = start
-    for found in survey(segment.file, start, size, check, segment.next_offset):
-        if not isinstance(found, Damage):
-            segment.indexes.note(found.position, found.header.last_offset, found.header.max_timestamp)
-            segment.next_offset = found.header.next_offset
-        elif flushed is None and found.resumes is not None:
-            log.error("%s; what follows is whole and stays", found.error())
-            good_from = found.resumes.position
-        else:
-            cut_bytes, reason = size - found.position, found.reason
-            _cut(segment, found)
+    good_from, cut_bytes, reason = start, 0, ""
+    damage = _take_note(segment, start, size, check)
+    while damage is not None:
+        if flushed is not None or damage.resumes is None:
+            cut_bytes, reason = size - damage.position, damage.reason
+            _cut(segment, damage)
             break
+        log.error("%s; what follows is whole and stays", damage.error())
+        good_from = damage.resumes.position
+        segment.next_offset = damage.resumes.header.base_offset
+        damage = _take_note(segment, good_from, size, check)
     segment.mark_good(good_from, segment.size_bytes)
     return Recovered(size - start, cut_bytes, reason)
+
+
+def _take_note(segment: FileSegment, start: int, end: int, check: BatchCheck) -> Damage | None:
+    """Check the batches between two positions and let the segment know them; give the first damage."""
+    note = segment.indexes.note
+    last = segment.next_offset - 1
+    try:
+        for position, header in scan(segment.file, start, end, check, segment.next_offset):
+            last = header[0] + header[6]
+            note(position, last, header[8])
+    except DamagedLogError as error:
+        resumes = next_whole_batch(segment.file, error.position + 1, end, check, last)
+        return Damage(segment.path, error.position, error.reason, resumes)
+    finally:
+        segment.next_offset = last + 1
+    return None
 
 
 def _cut(segment: FileSegment, damage: Damage) -> None:

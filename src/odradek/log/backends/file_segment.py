@@ -18,7 +18,8 @@ from odradek.log.index import IndexCache
 from odradek.log.scan import Damage, survey
 from odradek.log.segment import BatchCheck, Chunk, EndOfSegment, Mark, Placed, Recovered, TimestampOffset
 from odradek.model import Offset
-from odradek.records.header import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP, read_header
+from odradek.records.errors import CorruptBatchError
+from odradek.records.header import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP, check_batch, read_header
 from odradek.records.parse import parse_batch
 
 LOG = ".log"
@@ -49,11 +50,13 @@ class FileSegment:
     """Batches in a file; see `Segment` for what each method promises."""
 
     __slots__ = (
+        "_bytes_max",
         "_check",
+        "_checked",
         "_config",
         "_disk",
         "_gone",
-        "_good",
+        "_good_from",
         "_sealed",
         "base_offset",
         "file",
@@ -85,7 +88,10 @@ class FileSegment:
         self._check = check
         self._sealed = False
         self._gone = False  # deleted or replaced: its names belong to nobody, or to another segment
-        self._good = (size_bytes, size_bytes)  # from, to: one attribute, so that other threads see both or neither
+        # Positions from which what this process wrote or recovered is good, and (from, to) of what readers have checked
+        # since. A pair in one attribute, so that other threads see both or neither.
+        self._good_from = size_bytes
+        self._checked = (0, 0)
         self.configure(config)
         if not size_bytes:
             self.indexes.start_empty()
@@ -98,33 +104,40 @@ class FileSegment:
     def configure(self, config: LogConfig) -> None:
         """Follow a change of the topic's settings."""
         self._config = config
-        self.indexes.configure(config.index_interval_bytes)
+        self._bytes_max = min(config.segment_bytes, POSITION_MAX)
+        self.indexes.configure(config.index_interval_bytes, config.segment_index_bytes)
 
     # Called by the owner of the log.
 
-    def append(self, data: Buffer, marks: list[Mark]) -> None:
-        """Add batches that are already checked and stamped."""
+    def append(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> None:
+        """Add a batch that is already checked and stamped."""
         position = self.size_bytes
         self.file.append(data)
-        self.size_bytes = end = position + len(data)
-        good_from, good_to = self._good
-        if good_to == position:
-            self._good = (good_from, end)
-        note = self.indexes.note
-        for at, _, last_offset, timestamp in marks:
-            note(position + at, last_offset, timestamp)
+        self.size_bytes = position + len(data)
+        self.indexes.note(position, last_offset, max_timestamp)
+        self.next_offset = last_offset + 1
+
+    def append_many(self, data: Buffer, marks: list[Mark]) -> None:
+        """Add several of them that lie one behind the other."""
+        position = self.size_bytes
+        self.append(data, marks[0].last_offset, marks[0].max_timestamp)
+        for at, _, last_offset, timestamp in marks[1:]:
+            self.indexes.note(position + at, last_offset, timestamp)
         self.next_offset = marks[-1].last_offset + 1
 
-    def fits(self, size_bytes: int, last_offset: Offset) -> bool:
-        """Whether a batch of this size that ends at this offset can still be added; an empty segment takes any."""
-        if not self.size_bytes:
+    def fits(self, size_bytes: int, last_offset: Offset, timestamp: int) -> bool:
+        """Whether a batch can still be added: by size, offset, age and room in the indexes. An empty one takes any."""
+        size = self.size_bytes
+        if not size:
             return True
-        after = self.size_bytes + size_bytes
+        first = self.indexes.first_timestamp
+        if first is None:
+            first = self.first_timestamp()
         return (
-            after <= self._config.segment_bytes
-            and after <= POSITION_MAX
+            size + size_bytes <= self._bytes_max
             and last_offset - self.base_offset <= OFFSET_SPAN_MAX
-            and self.indexes.size_bytes < self._config.segment_index_bytes
+            and (timestamp - first <= self._config.segment_ms or timestamp == NO_TIMESTAMP)
+            and not self.indexes.full
         )
 
     def truncate(self, offset: Offset) -> None:
@@ -142,7 +155,8 @@ class FileSegment:
         self.file.truncate(size_bytes)
         self.file.sync()
         self.size_bytes = size_bytes
-        self._good = (min(self._good[0], size_bytes), min(self._good[1], size_bytes))
+        self._good_from = min(self._good_from, size_bytes)
+        self._checked = (min(self._checked[0], size_bytes), min(self._checked[1], size_bytes))
 
     def save_copy(self, path: str, start: int) -> None:
         """Copy what stands from `start` on into another file, durably."""
@@ -158,11 +172,17 @@ class FileSegment:
 
     def mark_good(self, start: int, end: int) -> None:
         """Remember that a part of the file has been checked."""
-        good_from, good_to = self._good
-        if start <= good_to and end >= good_from:
-            self._good = (min(start, good_from), max(end, good_to))
-        elif end - start > good_to - good_from:
-            self._good = (start, end)
+        checked_from, checked_to = self._checked
+        if start <= checked_to and end >= checked_from:
+            start, end = min(start, checked_from), max(end, checked_to)
+        if end >= self._good_from:
+            self._good_from = min(self._good_from, start)
+        elif end - start > checked_to - checked_from:
+            self._checked = (start, end)
+
+    def _is_good(self, start: int, end: int) -> bool:
+        """Whether a part of the file has been checked."""
+        return start >= self._good_from or self._checked[0] <= start <= end <= self._checked[1]
 
     def seal(self) -> None:
         """Nothing will be added any more."""
@@ -221,7 +241,7 @@ class FileSegment:
             entry = None
             if self._rebuild_indexes(str(error)):
                 entry = self.indexes.offsets.floor(offset - self.base_offset)
-            return self._read_unchecked(offset, max_bytes, upto, *(entry or (-1, 0)))
+            return self._read_past_damage(offset, max_bytes, upto, *(entry or (-1, 0)))
 
     def _read(self, offset: Offset, max_bytes: int, upto: Offset, nowait: bool) -> Chunk | None:
         size = self.size_bytes
@@ -234,8 +254,7 @@ class FileSegment:
                 return _nothing(offset)
             raise _WrongIndexError(f"an entry points at byte {position} of {size}")
         wanted = min(max_bytes + self._config.index_interval_bytes + HEADER_BYTES, size - position)
-        good_from, good_to = self._good
-        if not good_from <= position <= position + wanted <= good_to:
+        if not self._is_good(position, position + wanted):
             return None if nowait else self._read_unchecked(offset, max_bytes, upto, claim, position)
         fetch = self.file.read_cached if nowait else self.file.read
         data = fetch(wanted, position)
@@ -289,16 +308,40 @@ class FileSegment:
 
     def _read_unchecked(self, offset: Offset, max_bytes: int, upto: Offset, claim: int, position: int) -> Chunk:
         """Read what nobody has checked since this process began: every batch, before it is served."""
+        wanted = min(max_bytes + self._config.index_interval_bytes + HEADER_BYTES, self.size_bytes - position)
+        view = memoryview(self.file.read(wanted, position))
         expected = None if claim >= 0 else self.base_offset
-        start = end = -1
-        first = following = offset
+        start = at = 0
+        first = following = None
+        while at < len(view):
+            try:
+                header = check_batch(view, at)
+            except CorruptBatchError:
+                break  # damaged, or only cut off by what was read
+            end = at + header.size_bytes
+            if self._check(header, expected) is not None or (first is not None and end - start > max_bytes):
+                break
+            if at == 0 and claim >= 0 and header.last_offset != self.base_offset + claim:
+                raise _WrongIndexError(f"an entry claims offset {self.base_offset + claim} at byte {position}")
+            if header.base_offset >= upto:
+                break
+            expected = header.next_offset
+            if first is None and header.last_offset >= offset:
+                start, first = at, header.base_offset
+            following, at = expected, end
+        if first is None or following is None:
+            return self._read_past_damage(offset, max_bytes, upto, claim, position)
+        self.mark_good(position, position + at)
+        return Chunk(view[start:at], first, following)
+
+    def _read_past_damage(self, offset: Offset, max_bytes: int, upto: Offset, claim: int, position: int) -> Chunk:
+        """The same where the batch is large, far from its index entry, or behind damage: slower, batch by batch."""
+        expected = None if claim >= 0 else self.base_offset
         damage: Damage | None = None
         for found in survey(self.file, position, self.size_bytes, self._check, expected):
             if isinstance(found, Damage):
                 damage = found
                 log.error("%s; it is not served", found.error())
-                if start >= 0:
-                    break
                 continue
             header = found.header
             if claim >= 0 and header.last_offset != self.base_offset + claim:
@@ -310,15 +353,11 @@ class FileSegment:
                     raise _WrongIndexError(f"no entry between the bytes {position} and {found.position}")
                 continue
             if damage is not None and header.base_offset > offset:
-                break
-            if header.base_offset >= upto or (start >= 0 and found.position + header.size_bytes - start > max_bytes):
-                break
-            if start < 0:
-                start, first = found.position, header.base_offset
-            end, following = found.position + header.size_bytes, header.next_offset
-        if start >= 0:
-            self.mark_good(start, end)
-            return Chunk(memoryview(self.file.read(end - start, start)), first, following)
+                raise damage.error()
+            if header.base_offset >= upto:
+                return _nothing(offset)
+            data = memoryview(self.file.read(header.size_bytes, found.position))
+            return Chunk(data, header.base_offset, header.next_offset)
         if damage is not None:
             raise damage.error()
         return _nothing(offset)
@@ -337,7 +376,7 @@ class FileSegment:
         """Walk over the headers from the batch that holds `offset`. Damage raises, or is stepped over."""
         size = self.size_bytes
         position = self._indexed_position(offset)
-        good = self._good[0] <= position and size <= self._good[1]
+        good = self._is_good(position, size)
         for found in survey(self.file, position, size, self._check, None, crc=not good):
             if isinstance(found, Damage):
                 if not lenient:
