@@ -459,6 +459,7 @@ def test_a_damaged_batch_behind_checked_ones_is_not_served_where_the_index_is_sp
     segment = on_disk.next_process()
     on_disk.change(LOG, segment.size_bytes - 10)
     segment.configure(SegmentOnDisk([], index_interval_bytes=0).config)  # as an administrator may
+    agrees(segment.read(BASE, 1 << 20, BASE + 5), batches, BASE, 1 << 20, BASE + 5)
     for offset in range(BASE, BASE + 5):
         agrees(segment.read(offset, 1, BASE + 6), batches, offset, 1, BASE + 6)
     try:

@@ -32,6 +32,7 @@ from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, ch
 from odradek.records.parse import parse_batch
 
 _CONTROL_BYTES_MAX = 1 << 16
+_new_tuple = tuple.__new__
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class PartitionLog:
         self._write(data, base, last, header.max_timestamp)
         if idempotent:
             self._remember(header._replace(base_offset=base), data)
-        return Appended(base, last, append_time)
+        return _new_tuple(Appended, (base, last, append_time, False))  # half the time of Appended(...)
 
     def _append_many(self, data: bytearray | memoryview, leader_epoch: int, append_time: int) -> Appended:
         batches = split(data)
@@ -190,33 +191,29 @@ class PartitionLog:
         return Appended(marks[0].base_offset, offset - 1, NO_TIMESTAMP)
 
     def _write(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
-        """Bring one batch into the active segment, or into a new one."""
-        size = len(data)
-        active = self._chain.active
-        if not active.fits(size, last_offset, timestamp):
-            self._guard(self.roll, base_offset)
-            active = self._chain.active
+        """Bring one batch into the active segment, or into a new one if it does not fit."""
         try:
-            active.append(data, last_offset, timestamp)
+            if not self._chain.active.append(data, last_offset, timestamp):
+                self.roll(base_offset)
+                self._chain.active.append(data, last_offset, timestamp)
         except DiskError as error:
             raise self._stop(error) from error
         self._unflushed_batches += 1
-        self._unflushed_bytes += size
+        self._unflushed_bytes += len(data)
 
     def _write_many(self, data: Buffer, marks: list[Mark]) -> None:
         """Bring batches into the active segment with one write if all of them fit, else one by one."""
-        newest = max(mark.max_timestamp for mark in marks)
-        if not self._chain.active.fits(len(data), marks[-1].last_offset, newest):
-            view, ends = memoryview(data), [*(mark.at for mark in marks[1:]), len(data)]
-            for mark, end in zip(marks, ends, strict=True):
-                self._write(view[mark.at : end], mark.base_offset, mark.last_offset, mark.max_timestamp)
-            return
         try:
-            self._chain.active.append_many(data, marks)
+            fitted = self._chain.active.append_many(data, marks)
         except DiskError as error:
             raise self._stop(error) from error
-        self._unflushed_batches += len(marks)
-        self._unflushed_bytes += len(data)
+        if fitted:
+            self._unflushed_batches += len(marks)
+            self._unflushed_bytes += len(data)
+            return
+        view, ends = memoryview(data), [*(mark.at for mark in marks[1:]), len(data)]
+        for mark, end in zip(marks, ends, strict=True):
+            self._write(view[mark.at : end], mark.base_offset, mark.last_offset, mark.max_timestamp)
 
     def roll(self, base_offset: Offset | None = None) -> None:
         """Seal the active segment and begin another; an empty one stays as it is."""

@@ -77,14 +77,11 @@ class Segment(Protocol):
     next_offset: Offset  # base_offset <= next_offset; of a sealed one: at most its successor's base_offset
     size_bytes: int
 
-    def append(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> None:
-        """Add a batch that is already checked and stamped."""
+    def append(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> bool:
+        """Add a batch that is already checked and stamped; False, and nothing done, if it does not fit."""
 
-    def append_many(self, data: Buffer, marks: list[Mark]) -> None:
-        """Add several of them that lie one behind the other."""
-
-    def fits(self, size_bytes: int, last_offset: Offset, timestamp: int) -> bool:
-        """Whether a batch can still be added: by size, offset and age. An empty segment takes any."""
+    def append_many(self, data: Buffer, marks: list[Mark]) -> bool:
+        """Add several of them that lie one behind the other; False, and nothing done, if they do not all fit."""
 
     def read(self, offset: Offset, max_bytes: int, upto: Offset, *, nowait: bool = False) -> Chunk | None:
         """Give whole batches from the one that holds `offset`, or the next one, up to `upto` and `max_bytes`.

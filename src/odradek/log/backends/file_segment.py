@@ -33,6 +33,7 @@ PARSED_BYTES_MAX = 1 << 30
 
 _PEEK = struct.Struct(">qi11xi")  # base offset, length, last offset delta
 _COPY_BYTES = 1 << 20
+_NEVER_MS = 1 << 63
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,9 @@ class FileSegment:
         "_disk",
         "_gone",
         "_good_from",
+        "_offset_max",
         "_sealed",
+        "_timestamp_max",
         "base_offset",
         "file",
         "indexes",
@@ -86,6 +89,8 @@ class FileSegment:
         self.indexes = SegmentIndexes(disk, cache, base_offset, (paths[1], paths[2]), index_sizes)
         self._disk = disk
         self._check = check
+        self._offset_max = base_offset + OFFSET_SPAN_MAX
+        self._timestamp_max = _NEVER_MS
         self._sealed = False
         self._gone = False  # deleted or replaced: its names belong to nobody, or to another segment
         # Positions from which what this process wrote or recovered is good, and (from, to) of what readers have checked
@@ -105,40 +110,47 @@ class FileSegment:
         """Follow a change of the topic's settings."""
         self._config = config
         self._bytes_max = min(config.segment_bytes, POSITION_MAX)
+        if self.next_offset > self.base_offset:
+            self._limit_age()
         self.indexes.configure(config.index_interval_bytes, config.segment_index_bytes)
 
     # Called by the owner of the log.
 
-    def append(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> None:
-        """Add a batch that is already checked and stamped."""
+    def append(self, data: Buffer, last_offset: Offset, max_timestamp: int) -> bool:
+        """Add a batch that is already checked and stamped; False, and nothing done, if it does not fit."""
         position = self.size_bytes
+        end = position + len(data)
+        if (
+            end > self._bytes_max
+            or max_timestamp > self._timestamp_max
+            or last_offset > self._offset_max
+            or self.indexes.full
+        ) and position:  # an empty segment takes anything
+            return False
         self.file.append(data)
-        self.size_bytes = position + len(data)
+        self.size_bytes = end
         self.indexes.note(position, last_offset, max_timestamp)
         self.next_offset = last_offset + 1
+        if not position:
+            self._limit_age()
+        return True
 
-    def append_many(self, data: Buffer, marks: list[Mark]) -> None:
-        """Add several of them that lie one behind the other."""
-        position = self.size_bytes
-        self.append(data, marks[0].last_offset, marks[0].max_timestamp)
+    def append_many(self, data: Buffer, marks: list[Mark]) -> bool:
+        """Add several of them that lie one behind the other; False, and nothing done, if they do not all fit."""
+        position, newest = self.size_bytes, max(mark.max_timestamp for mark in marks)
+        if self.indexes.full or newest > self._timestamp_max or marks[-1].last_offset > self._offset_max:
+            return False
+        if not self.append(data, marks[0].last_offset, marks[0].max_timestamp):
+            return False
         for at, _, last_offset, timestamp in marks[1:]:
             self.indexes.note(position + at, last_offset, timestamp)
         self.next_offset = marks[-1].last_offset + 1
+        return True
 
-    def fits(self, size_bytes: int, last_offset: Offset, timestamp: int) -> bool:
-        """Whether a batch can still be added: by size, offset, age and room in the indexes. An empty one takes any."""
-        size = self.size_bytes
-        if not size:
-            return True
-        first = self.indexes.first_timestamp
-        if first is None:
-            first = self.first_timestamp()
-        return (
-            size + size_bytes <= self._bytes_max
-            and last_offset - self.base_offset <= OFFSET_SPAN_MAX
-            and (timestamp - first <= self._config.segment_ms or timestamp == NO_TIMESTAMP)
-            and not self.indexes.full
-        )
+    def _limit_age(self) -> None:
+        """Work out the timestamp from which on a batch belongs into another segment, by segment.ms."""
+        first = self.first_timestamp()
+        self._timestamp_max = first + self._config.segment_ms if first != NO_TIMESTAMP else _NEVER_MS
 
     def truncate(self, offset: Offset) -> None:
         """Remove the batch that holds `offset` and all that follow."""
@@ -168,7 +180,10 @@ class FileSegment:
 
     def recover(self, flushed: EndOfSegment | None) -> Recovered:
         """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
-        return recover_segment(self, flushed, self._check)
+        recovered = recover_segment(self, flushed, self._check)
+        self.indexes.first_timestamp = None  # a cut may have removed the first batch
+        self._limit_age()
+        return recovered
 
     def mark_good(self, start: int, end: int) -> None:
         """Remember that a part of the file has been checked."""
