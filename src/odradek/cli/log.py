@@ -30,7 +30,6 @@ from odradek.log.verify import (
     BATCH_BYTES_MAX,
     Finding,
     Totals,
-    explain,
     has_partition_files,
     loose_check,
     segments_in,
@@ -325,12 +324,12 @@ class _Dump:
         size = file.size()
         start = reported = self._start(log_file, file, size)
         check = loose_check(log_file.base, log_file.following)
-        for found in survey(file, start, size, check, log_file.base or 0, crc=not self._args.batches):
+        for found in survey(file, start, size, check, log_file.base or 0, log_file.base, crc=not self._args.batches):
             if found.position - reported >= _ADVANCE_BYTES:
                 self._advance(found.position - reported)
                 reported = found.position
             if isinstance(found, Damage):
-                self._tell(found, explain(file, found, size), size, is_last=log_file.following is None)
+                self._tell(found, found.reason, size, is_last=log_file.following is None)
             elif found.header.last_offset < self._first:
                 continue
             elif self._left == 0 or (self._last is not None and found.header.base_offset > self._last):

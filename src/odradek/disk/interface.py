@@ -75,6 +75,18 @@ class Disk(Protocol):
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Replace a small file: after a crash it holds the old bytes or the new ones; or anything, if not `durable`."""
 
+    def append_file(self, path: str, data: bytes) -> None:
+        """Add to a small file, or make it, without keeping it open."""
+
+    def read_range(self, path: str, length: int, at: int) -> bytes:
+        """Some bytes of a small file; fewer at its end, none if there is no such file."""
+
+    def truncate_file(self, path: str, size: int) -> None:
+        """Cut a small file; make it if there is none."""
+
+    def sync_file(self, path: str) -> None:
+        """Return when a file's bytes are on stable storage; fine if there is none."""
+
     def overwrite(self, path: str, data: bytes, *, at: int = 0) -> None:
         """Change bytes of a small file without waiting for the disk; after a crash anything may be there."""
 

@@ -237,6 +237,23 @@ class MemoryDisk:
         if durable:
             self.sync_directory(path.rpartition("/")[0])
 
+    def append_file(self, path: str, data: bytes) -> None:
+        """Add to a small file, or make it."""
+        self.open(path, create=not self.exists(path)).append(data)
+
+    def read_range(self, path: str, length: int, at: int) -> bytes:
+        """Some bytes of a small file; none if there is no such file."""
+        return (self.read_file(path) or b"")[at : at + length]
+
+    def truncate_file(self, path: str, size: int) -> None:
+        """Cut a small file; make it if there is none."""
+        self.open(path, create=not self.exists(path)).truncate(size)
+
+    def sync_file(self, path: str) -> None:
+        """Make a file's bytes survive a crash; fine if there is none."""
+        if self.exists(path):
+            self.open(path).sync()
+
     def overwrite(self, path: str, data: bytes, *, at: int = 0) -> None:
         """Change bytes of a small file without waiting for the disk."""
         self.maybe_fail("write", path)

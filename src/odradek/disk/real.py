@@ -12,7 +12,9 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from odradek.disk.errors import DiskError, LockedError, disk_error
 from odradek.disk.interface import Buffer, Entry
@@ -28,6 +30,25 @@ def _sync_descriptor(descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(descriptor)
+
+
+@contextmanager
+def _opened(path: str, flags: int, action: str) -> Iterator[int]:
+    """A descriptor for one use; the system's errors become ours."""
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise disk_error(action, path, error) from error
+
+
+def _write_all(descriptor: int, data: Buffer) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
 
 
 class RealFile:
@@ -57,9 +78,7 @@ class RealFile:
         try:
             written = os.write(descriptor, data)
             if written != len(data):
-                rest = memoryview(data)[written:]
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
+                _write_all(descriptor, memoryview(data)[written:])
         except OSError as error:
             raise disk_error("append to", self.path, error) from error
 
@@ -138,8 +157,12 @@ class RealFile:
 
     def pin(self) -> None:
         """Keep the descriptor open until `unpin`."""
-        self.open_descriptor()
-        self._pins += 1
+        self._pins += 1  # first, so that another thread that needs a descriptor does not take this one
+        try:
+            self.open_descriptor()
+        except DiskError:
+            self._pins -= 1
+            raise
 
     def unpin(self) -> None:
         """Undo one `pin`."""
@@ -190,6 +213,7 @@ class RealDisk:
     def __init__(self, open_files_max: int = 0) -> None:
         self.open_files_max = open_files_max or _descriptors_for_files()
         self._open: dict[RealFile, None] = {}  # in the order in which they are looked at for closing
+        self._lock = threading.Lock()  # jobs in other threads open and close files, too
 
     @property
     def open_files(self) -> int:
@@ -207,66 +231,73 @@ class RealDisk:
 
     def remember(self, file: RealFile) -> None:
         """Count a descriptor that was just opened; close another one if there are too many."""
-        self._open[file] = None
-        # Each file is looked at twice at most: the first look takes its second chance away.
-        looks = 2 * len(self._open) if len(self._open) > self.open_files_max else 0
-        while looks and len(self._open) > self.open_files_max:
-            looks -= 1
-            oldest = next(iter(self._open))
-            del self._open[oldest]
-            if oldest.touched or oldest.pinned:
-                oldest.touched = False
-                self._open[oldest] = None
-            else:
-                oldest.close_descriptor()
+        with self._lock:
+            self._open[file] = None
+            # Each file is looked at twice at most: the first look takes its second chance away.
+            looks = 2 * len(self._open) if len(self._open) > self.open_files_max else 0
+            while looks and len(self._open) > self.open_files_max:
+                looks -= 1
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                if oldest.touched or oldest.pinned:
+                    oldest.touched = False
+                    self._open[oldest] = None
+                else:
+                    oldest.close_descriptor()
 
     def forget(self, file: RealFile) -> None:
         """Stop counting a file that is being closed."""
-        self._open.pop(file, None)
+        with self._lock:
+            self._open.pop(file, None)
 
     def read_file(self, path: str) -> bytes | None:
         """The whole of a small file, or None if there is none."""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        if not os.path.exists(path):
             return None
-        except OSError as error:
-            raise disk_error("read", path, error) from error
-        try:
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                return file.readall()
-        except OSError as error:
-            raise disk_error("read", path, error) from error
+        with _opened(path, os.O_RDONLY, "read") as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Replace a small file: after a crash it holds the old bytes or the new ones; or anything, if not `durable`."""
         temporary = f"{path}.tmp"
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
-                if durable:
-                    _sync_descriptor(descriptor)
-            finally:
-                os.close(descriptor)
-            os.replace(temporary, path)
-        except OSError as error:
-            raise disk_error("write", path, error) from error
+        with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "write") as descriptor:
+            _write_all(descriptor, data)
+            if durable:
+                _sync_descriptor(descriptor)
+        self.rename(temporary, path)
         if durable:
             self.sync_directory(os.path.dirname(path) or ".")
 
+    def append_file(self, path: str, data: bytes) -> None:
+        """Add to a small file, or make it, without keeping it open."""
+        with _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, "append to") as descriptor:
+            _write_all(descriptor, data)
+
+    def read_range(self, path: str, length: int, at: int) -> bytes:
+        """Some bytes of a small file; fewer at its end, none if there is no such file."""
+        if not os.path.exists(path):
+            return b""
+        with _opened(path, os.O_RDONLY, "read") as descriptor:
+            return os.pread(descriptor, length, at)
+
+    def truncate_file(self, path: str, size: int) -> None:
+        """Cut a small file; make it if there is none."""
+        with _opened(path, os.O_WRONLY | os.O_CREAT, "truncate") as descriptor:
+            os.ftruncate(descriptor, size)
+
+    def sync_file(self, path: str) -> None:
+        """Return when a file's bytes are on stable storage; fine if there is none."""
+        try:
+            with _opened(path, os.O_RDONLY, "flush") as descriptor:
+                _sync_descriptor(descriptor)
+        except DiskError:
+            if os.path.exists(path):  # else it was removed meanwhile, or never made
+                raise
+
     def overwrite(self, path: str, data: bytes, *, at: int = 0) -> None:
         """Change bytes of a small file without waiting for the disk."""
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.pwrite(descriptor, data, at)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise disk_error("write", path, error) from error
+        with _opened(path, os.O_WRONLY | os.O_CREAT, "write") as descriptor:
+            os.pwrite(descriptor, data, at)
 
     def list(self, path: str) -> list[Entry]:
         """The names in a directory, in no order; none if there is no such directory."""
@@ -328,14 +359,8 @@ class RealDisk:
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in this directory are on stable storage."""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise disk_error("flush directory", path, error) from error
+        with _opened(path, os.O_RDONLY | os.O_DIRECTORY, "flush directory") as descriptor:
+            os.fsync(descriptor)
 
     def lock(self, path: str) -> RealLock:
         """Take a lock file; LockedError if another process has it."""

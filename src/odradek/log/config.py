@@ -44,6 +44,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def age_max_ms(self) -> int:
+        """How old an active segment may become: compaction must get at its records in time, too."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         """Whether whole old segments are deleted."""
         return "delete" in self.cleanup_policy

@@ -17,7 +17,6 @@ from itertools import chain
 from threading import Lock
 from typing import NamedTuple
 
-from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 
 TAIL_ENTRIES_MAX = 4096
@@ -112,43 +111,40 @@ class SparseIndex(ABC):
         tail = self.tail
         if not tail.keys:
             return
-        file = self._disk.open(self.path, create=not self._disk.exists(self.path))
-        try:
-            if self._ragged:
-                file.truncate(self.written * self.entry_bytes)
-                self._ragged = False
-            file.append(self._encode(tail))
-        finally:
-            file.close()
+        if self._ragged:
+            self.trim()
+        self._disk.append_file(self.path, self._encode(tail))
         cached = self._cache.get(self)
         if cached is not None and len(cached.keys) == self.written:
             self._cache.put(self, Entries(cached.keys + tail.keys, cached.values + tail.values))
         self.tail = self._no_entries()
         self.written += len(tail.keys)
 
+    def trim(self) -> None:
+        """Cut off what is no whole entry at the end of the file; make the file if there is none."""
+        if self._ragged or not self.written:
+            self._disk.truncate_file(self.path, self.written * self.entry_bytes)
+            self._ragged = False
+
     def sync(self) -> None:
         """Return when what was written out is on stable storage."""
-        try:
-            file = self._disk.open(self.path)
-            file.sync()
-            file.close()
-        except DiskError:
-            if self._disk.exists(self.path):  # else nothing was written out, or retention removed it meanwhile
-                raise
+        self._disk.sync_file(self.path)
 
     def entries(self, *, nowait: bool = False) -> Entries | None:
         """The entries in the file, from the cache or the disk; None with `nowait` if they are not in memory."""
         if not self.written:
             return self._no_entries()
         cached = self._cache.get(self)
-        if cached is not None and len(cached.keys) >= self.written:
+        if cached is not None and len(cached.keys) == self.written:
             return cached
         return None if nowait else self._load()
 
     def _load(self) -> Entries:
+        written = self.written
         data = self._disk.read_file(self.path) or b""
-        entries = self._decode(data[: self.written * self.entry_bytes])
-        self._cache.put(self, entries)
+        entries = self._decode(data[: written * self.entry_bytes])
+        if self.written == written:  # else it was cut, or written to, meanwhile
+            self._cache.put(self, entries)
         return entries
 
     def is_ordered(self) -> bool:
@@ -164,9 +160,8 @@ class SparseIndex(ABC):
             return None
         entries = self.entries(nowait=True)
         if entries is None:  # one entry is not worth loading the others
-            file = self._disk.open(self.path)
-            entries = self._decode(file.read(self.entry_bytes, (self.written - 1) * self.entry_bytes))
-            file.close()
+            at = (self.written - 1) * self.entry_bytes
+            entries = self._decode(self._disk.read_range(self.path, self.entry_bytes, at))
         return (entries.keys[-1], entries.values[-1]) if entries.keys else None
 
     def cut(self, count: int) -> None:
@@ -174,16 +169,14 @@ class SparseIndex(ABC):
         if count >= len(self):
             return
         self.write_out()
-        file = self._disk.open(self.path)
-        file.truncate(count * self.entry_bytes)
-        file.close()
+        self._disk.truncate_file(self.path, count * self.entry_bytes)
         self._cache.forget(self)
         self._ragged = False
         self.written = count
 
     def clear(self) -> None:
         """Begin anew, with an empty file."""
-        self._disk.open(self.path, create=True)
+        self._disk.truncate_file(self.path, 0)
         self._cache.forget(self)
         self._ragged = False
         self.tail = self._no_entries()
@@ -228,7 +221,7 @@ class OffsetIndex(SparseIndex):
             if loaded is None:
                 return None
             entries = loaded
-        at = bisect_right(entries.keys, relative_offset) - 1
+        at = bisect_right(entries.keys, relative_offset, 0, _whole(entries)) - 1
         return (entries.keys[at], entries.values[at]) if at >= 0 else (-1, 0)
 
     def floor_position(self, position: int, *, nowait: bool = False) -> tuple[int, int]:
@@ -239,7 +232,7 @@ class OffsetIndex(SparseIndex):
             if loaded is None:
                 return -1, 0
             entries = loaded
-        at = bisect_right(entries.values, position) - 1
+        at = bisect_right(entries.values, position, 0, _whole(entries)) - 1
         return (entries.keys[at], entries.values[at]) if at >= 0 else (-1, 0)
 
     def count_before_position(self, position: int) -> int:
@@ -271,7 +264,7 @@ class TimeIndex(SparseIndex):
         for entries in (self.tail, self.entries()):
             if entries is None:
                 continue
-            at = bisect_left(entries.keys, timestamp) - 1
+            at = bisect_left(entries.keys, timestamp, 0, _whole(entries)) - 1
             if at >= 0:
                 return entries.keys[at], entries.values[at]
         return None
@@ -298,6 +291,11 @@ def _big_endian(words: array[int]) -> array[int]:
     if sys.byteorder == "little":
         words.byteswap()
     return words
+
+
+def _whole(entries: Entries) -> int:
+    """How many entries have both their numbers: another thread may be between the two."""
+    return min(len(entries.keys), len(entries.values))
 
 
 def _rises(numbers: array[int]) -> bool:

@@ -5,6 +5,7 @@ Recovery, first reads, `odradek log verify` and the rebuilding of indexes all re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -27,7 +28,10 @@ from odradek.records.header import (
 
 BLOCK_BYTES = 256 << 10  # small enough to stay in the processor's cache between the read and the CRC
 BATCH_BYTES_MAX = 1 << 30  # a length beyond this is damage, not a batch
+OFFSET_SPAN_MAX = 2**31 - 1  # relative offsets in an index are four bytes, and Kafka's are signed
+_FAR = 1 << 63
 _MAGIC_AT = 16
+_IN_BLOCK = re.compile(r"^batch at byte [0-9]+")
 _new_tuple = tuple.__new__
 
 
@@ -45,10 +49,21 @@ class Damage(NamedTuple):
 
 
 def survey(
-    file: File, start: int, end: int, check: BatchCheck, expected: Offset | None, *, crc: bool = True
+    file: File,
+    start: int,
+    end: int,
+    check: BatchCheck,
+    expected: Offset | None,
+    base_offset: Offset | None,
+    *,
+    crc: bool = True,
 ) -> Iterator[Placed | Damage]:
-    """Yield the batches between two positions; where one is damaged, say so and go on with the next whole one."""
-    position, after = start, -1
+    """Yield the batches between two positions; where one is damaged, say so and go on with the next whole one.
+
+    `base_offset` is the segment's, if it is known: no offset in it is lower, or higher by more than an index can hold.
+    """
+    position, after = start, -1 if base_offset is None else base_offset - 1
+    limit = _FAR if base_offset is None else base_offset + OFFSET_SPAN_MAX
     while position < end:
         try:
             for placed in scan(file, position, end, check, expected, crc=crc):
@@ -56,7 +71,7 @@ def survey(
                 after = placed.header.last_offset
             return
         except DamagedLogError as error:
-            resumes = next_whole_batch(file, error.position + 1, end, check, after)
+            resumes = next_whole_batch(file, error.position + 1, end, check, (after, limit))
             yield Damage(file.path, error.position, error.reason, resumes)
             if resumes is None:
                 return
@@ -69,8 +84,13 @@ def scan(
     """Yield each batch between two positions; DamagedLogError names the first that is not what was written."""
     position, wanted = start, BLOCK_BYTES
     while position < end:
-        block = file.read(min(wanted, end - position), position)
+        wanted = min(wanted, end - position)
+        block = file.read(wanted, position)
         view, length = memoryview(block), len(block)
+        if length < wanted:
+            end = position + length  # it was cut meanwhile: what is gone is not waited for
+            if not length:
+                raise DamagedLogError(file.path, position, "the file ends here, although it was longer")
         at, wanted = 0, BLOCK_BYTES
         while at < length:
             # As fast as it can be, since recovery waits for it: a look by position here, a word on what is wrong there.
@@ -99,25 +119,32 @@ def _more_bytes(file: File, block: memoryview, at: int, position: int, end: int)
     if len(block) - at < HEADER_BYTES:
         return BLOCK_BYTES
     try:
-        size = read_header(block, at).size_bytes
-        if len(block) - at < size <= min(left, BATCH_BYTES_MAX):
-            return max(BLOCK_BYTES, size)
+        header = read_header(block, at)
+        if header.magic == MAGIC and len(block) - at < header.size_bytes <= BATCH_BYTES_MAX:
+            if header.size_bytes <= left:
+                return max(BLOCK_BYTES, header.size_bytes)
+            reason = f"the batch is cut off: it takes {header.size_bytes} bytes, {left} are left"
+            raise DamagedLogError(file.path, position + at, reason)
         check_batch(block, at)
     except CorruptBatchError as error:
-        raise DamagedLogError(file.path, position + at, str(error)) from error
+        raise DamagedLogError(file.path, position + at, _IN_BLOCK.sub("the batch", str(error))) from error
     raise DamagedLogError(file.path, position + at, "it is not a batch")
 
 
-def next_whole_batch(file: File, start: int, end: int, check: BatchCheck, after: Offset) -> Placed | None:
-    """Find the first position from `start` on at which a whole batch begins, with offsets beyond `after`."""
+def next_whole_batch(
+    file: File, start: int, end: int, check: BatchCheck, offsets: tuple[Offset, Offset]
+) -> Placed | None:
+    """Find the first position from `start` on at which a whole batch begins, between two offsets (exclusive)."""
     position = start
     while position + HEADER_BYTES <= end:
         block = file.read(min(BLOCK_BYTES, end - position), position)
+        if len(block) < HEADER_BYTES:
+            return None
         at = block.find(MAGIC, _MAGIC_AT)
         while 0 <= at <= len(block) - HEADER_BYTES + _MAGIC_AT:
             begin = at - _MAGIC_AT
             header = read_header(block, begin)
-            if _plausible(header, end - position - begin, after) and check(header, None) is None:
+            if _plausible(header, end - position - begin, offsets) and check(header, None) is None:
                 batch = file.read(header.size_bytes, position + begin)
                 if _is_whole(batch):
                     return Placed(position + begin, header)
@@ -126,13 +153,12 @@ def next_whole_batch(file: File, start: int, end: int, check: BatchCheck, after:
     return None
 
 
-def _plausible(header: BatchHeader, left: int, after: Offset) -> bool:
+def _plausible(header: BatchHeader, left: int, offsets: tuple[Offset, Offset]) -> bool:
     size = header.batch_length + LENGTH_OVERHEAD
     return (
         HEADER_BYTES <= size <= min(left, BATCH_BYTES_MAX)
-        and header.base_offset > after
+        and offsets[0] < header.base_offset <= header.last_offset < offsets[1]
         and header.record_count >= 0
-        and header.last_offset_delta >= 0
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.log.producers import Producers
 from odradek.model import Offset
@@ -45,16 +44,7 @@ class ProducerSnapshots:
     def sync(self, offsets: list[Offset]) -> None:
         """Return when these are on stable storage. May run in another thread."""
         for offset in offsets:
-            file = None
-            try:
-                file = self._disk.open(self._path(offset))
-                file.sync()
-            except DiskError:
-                if self._disk.exists(self._path(offset)):  # else it was removed meanwhile
-                    raise
-            finally:
-                if file is not None:
-                    file.close()
+            self._disk.sync_file(self._path(offset))
 
     def finish_sync(self, offsets: list[Offset]) -> None:
         """Take note of what `sync` did; what is older than the newest synced one is not needed any more."""

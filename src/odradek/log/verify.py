@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk, File
-from odradek.log.backends.file_segment import INDEX, LOG, OFFSET_SPAN_MAX, TIME_INDEX, segment_path
-from odradek.log.backends.file_segment import UNINDEXED_BYTES_MAX as UNINDEXED_MAX
+from odradek.log.backends.file_read import UNINDEXED_BYTES_MAX as UNINDEXED_MAX
+from odradek.log.backends.file_segment import INDEX, LOG, TIME_INDEX, segment_path
 from odradek.log.epochs import FILE_NAME as EPOCHS_NAME
 from odradek.log.epochs import LeaderEpochs
 from odradek.log.producers import Producers
@@ -26,7 +26,7 @@ from odradek.log.segment import BatchCheck
 from odradek.log.state import RECOVERY_POINT_NAME, STATE_NAME, LogState, RecoveryPoint, read_recovery_point
 from odradek.model import Offset
 from odradek.records.errors import RecordError
-from odradek.records.header import HEADER_BYTES, MAGIC, NO_TIMESTAMP, BatchHeader, read_header
+from odradek.records.header import NO_TIMESTAMP, BatchHeader
 from odradek.records.parse import parse_batch
 
 BATCH_BYTES_MAX = 1 << 30  # of one batch, decompressed
@@ -39,7 +39,6 @@ _FAR = 1 << 70  # beyond every position and offset
 
 _SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex)")
 _SNAPSHOT_FILE = re.compile(r"[0-9]{20}\.snapshot")
-_BLOCK_POSITION = re.compile(r"^batch at byte [0-9]+")
 _BESIDE = {  # what is lost with each file that stands beside the segments
     STATE_NAME: "the log start and whether compaction left gaps are not known; the next start guesses both",
     RECOVERY_POINT_NAME: "the next start has to read and check the whole log",
@@ -82,26 +81,14 @@ def has_partition_files(disk: Disk, directory: str) -> bool:
 def loose_check(base: Offset | None, following: Offset | None) -> BatchCheck:
     """A check for `survey` that lets every whole batch pass, so that order and epochs can be judged apart.
 
-    Only what is found in search of the next batch behind damage must have an offset of this segment, if its base is
-    known: else any few bytes of a record could ask for a gigabyte to be read and checked.
+    Only what is found in search of the next batch behind damage must have offsets of this segment.
     """
-    limit = min(following or _FAR, _FAR if base is None else base + OFFSET_SPAN_MAX + 1)
 
     def check(header: BatchHeader, expected: Offset | None) -> str | None:
-        is_possible = (base or 0) <= header.base_offset <= header.last_offset < limit
+        is_possible = (base or 0) <= header.base_offset <= header.last_offset < (following or _FAR)
         return None if expected is not None or is_possible else "this is no batch"
 
     return check
-
-
-def explain(file: File, damage: Damage, end: int) -> str:
-    """Say what is wrong at a position, in numbers that count from the start of the file."""
-    left = end - damage.position
-    if left >= HEADER_BYTES:
-        header = read_header(file.read(HEADER_BYTES, damage.position))
-        if header.magic == MAGIC and header.size_bytes > left:
-            return f"the batch is cut off: it takes {header.size_bytes} bytes, {left} are left"
-    return _BLOCK_POSITION.sub("the batch", damage.reason)
 
 
 class _Entry(NamedTuple):
@@ -266,8 +253,9 @@ class _SegmentCheck:
     def run(self, totals: Totals, shallow: bool, advance: Callable[[int], None]) -> Iterator[Finding]:
         """Check everything once; closes the files."""
         reported = 0
+        check = loose_check(self._base, self._following)
         try:
-            for found in survey(self._file, 0, self._size, loose_check(self._base, self._following), self._base):
+            for found in survey(self._file, 0, self._size, check, self._base, self._base):
                 if isinstance(found, Damage):
                     yield from self._damage(found)
                 else:
@@ -364,7 +352,7 @@ class _SegmentCheck:
             yield self._problem(position, f"{text}; it was sent like this, and clients will stumble over it")
 
     def _damage(self, damage: Damage) -> Iterator[Finding]:
-        reason = explain(self._file, damage, self._size)
+        reason = damage.reason
         not_promised = self.is_unflushed and damage.position >= self._flushed_bytes
         is_tail = self._beside.point is None and self._following is None and damage.resumes is None
         if not_promised or is_tail:

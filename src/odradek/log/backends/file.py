@@ -55,7 +55,9 @@ class FileBackend:
 
     def create_replacement(self, base_offset: Offset) -> FileSegment:
         """Make a segment beside the log, for compaction to fill."""
-        return self._make(base_offset, CLEANED)
+        segment = self._make(base_offset, CLEANED)
+        segment.indexes.make_files()
+        return segment
 
     def install_replacement(self, base_offset: Offset, replaced: list[Offset]) -> None:
         """Put a replacement in the place of the segments it was made from.
@@ -72,7 +74,11 @@ class FileBackend:
             if self._disk.exists(target + CLEANED):
                 self._disk.rename(target + CLEANED, target)
         self.sync_names()
-        self.find()  # the indexes have other sizes now
+        own = {segment_path(self._directory, base_offset, kind) for kind in (LOG, INDEX, TIME_INDEX)}
+        for entry in self._disk.list(self._directory):
+            path = f"{self._directory}/{entry.name}"
+            if path in own:
+                self._sizes[path] = entry.size_bytes
 
     def discard_replacements(self) -> None:
         """Remove what compaction left unfinished."""
@@ -90,7 +96,7 @@ class FileBackend:
         self._disk.sync_directory(self._directory)
 
     def _make(self, base_offset: Offset, suffix: str) -> FileSegment:
-        for kind in (INDEX, TIME_INDEX):
+        for kind in (LOG, INDEX, TIME_INDEX):
             path = segment_path(self._directory, base_offset, kind) + suffix
             self._disk.remove(path)
             self._sizes.pop(path, None)

@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import RLock
+from typing import NamedTuple
 
 from odradek.disk.interface import Disk
 from odradek.log.index import IndexCache, OffsetIndex, TimeIndex
 from odradek.log.segment import Placed
 from odradek.model import Offset
 from odradek.records.header import NO_TIMESTAMP
+
+
+class Known(NamedTuple):
+    """How much of a segment its indexes claim to know."""
+
+    position: int  # from here on the batches must be noted again
+    claims: dict[int, Offset]  # positions at which batches with these last offsets must stand
+    time_offset: Offset = -1  # the batch that ends here must have this timestamp
+    timestamp: int = NO_TIMESTAMP
 
 
 class SegmentIndexes:
@@ -89,8 +99,12 @@ class SegmentIndexes:
             self._max_timestamp = timestamp
             self._max_timestamp_offset = last_offset
 
+    def enter_time(self) -> None:
+        """Enter the largest timestamp if it has grown since the last entry."""
+        if self._max_timestamp > self._entered_timestamp:
+            self._enter_time()
+
     def _enter_time(self) -> None:
-        """Enter the largest timestamp, which has grown since the last entry."""
         self._entered_timestamp = self._max_timestamp
         self.times.append(self._max_timestamp, self._max_timestamp_offset - self._base_offset)
 
@@ -107,8 +121,7 @@ class SegmentIndexes:
 
     def seal(self) -> None:
         """Enter the last timestamp and write all out."""
-        if self._max_timestamp > self._entered_timestamp:
-            self._enter_time()
+        self.enter_time()
         self.write_out()
 
     def write_out(self) -> None:
@@ -116,8 +129,14 @@ class SegmentIndexes:
         self.offsets.write_out()
         self.times.write_out()
 
+    def make_files(self) -> None:
+        """Make both files, even if they stay empty: what takes the place of other segments must take theirs, too."""
+        self.offsets.trim()
+        self.times.trim()
+
     def resume(self, size_bytes: int, next_offset: Offset) -> None:
         """Keep only the entries below a position and an offset, and go on from there."""
+        self.make_files()
         last = self.offsets.last()
         if last is not None and last[1] >= size_bytes:
             self.offsets.cut(self.offsets.count_before_position(size_bytes))
@@ -131,28 +150,27 @@ class SegmentIndexes:
         self._max_timestamp = self._entered_timestamp = last_time[0] if last_time is not None else NO_TIMESTAMP
         self._max_timestamp_offset = self._base_offset + (last_time[1] if last_time is not None else 0)
 
-    def known(self, *, trusted: bool) -> tuple[int, dict[Offset, int | None]]:
-        """From which position the batches must be noted, and what those met on the way must be for it to be true.
+    def are_ordered(self) -> bool:
+        """Whether both files hold growing numbers: what a crash left in them may be anything."""
+        return self.offsets.is_ordered() and self.times.is_ordered()
 
-        The claims are last offsets of batches, with their timestamp if one is claimed. Entries that were written
-        out may have been lost on one side only: unless both are trusted, it begins where the older one of the two
-        ends.
+    def known(self, *, trusted: bool) -> Known:
+        """From where on the batches must be noted, and what those met on the way must be for that to be true.
+
+        Entries that were written out may have been lost on one side only: unless both are trusted, it begins where
+        the older one of the two ends.
         """
-        claims: dict[Offset, int | None] = {}
         last, last_time = self.offsets.last(), self.times.last()
+        claims = {last[1]: self._base_offset + last[0]} if last is not None else {}
         position = self._indexed_position
-        if last is not None:
-            claims[self._base_offset + last[0]] = None
-        if not trusted:
-            time_offset = last_time[1] if last_time is not None else -1
-            before = self.offsets.floor(time_offset) or (-1, 0)
-            if before[1] < position:
-                position = before[1]
-                if before[0] >= 0:
-                    claims[self._base_offset + before[0]] = None
-            if last_time is not None:
-                claims[self._base_offset + last_time[1]] = last_time[0]
-        return position, claims
+        if trusted:
+            return Known(position, claims)
+        before = self.offsets.floor(last_time[1] if last_time is not None else -1) or (-1, 0)
+        if before[0] >= 0 and before[1] < position:
+            claims[before[1]] = self._base_offset + before[0]
+        if last_time is None:
+            return Known(min(position, before[1]), claims)
+        return Known(min(position, before[1]), claims, self._base_offset + last_time[1], last_time[0])
 
     def rebuild(self, batches: Iterable[Placed]) -> None:
         """Make both anew from the batches themselves."""

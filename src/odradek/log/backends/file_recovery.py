@@ -12,9 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.log.errors import DamagedLogError
-from odradek.log.scan import Damage, next_whole_batch, scan, survey
-from odradek.log.segment import BatchCheck, EndOfSegment, Recovered
-from odradek.model import Offset
+from odradek.log.scan import OFFSET_SPAN_MAX, Damage, next_whole_batch, scan, survey
+from odradek.log.segment import EndOfSegment, Recovered
 
 if TYPE_CHECKING:
     from odradek.log.backends.file_segment import FileSegment
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def recover_segment(segment: FileSegment, flushed: EndOfSegment | None, check: BatchCheck) -> Recovered:
+def recover_segment(segment: FileSegment, flushed: EndOfSegment | None) -> Recovered:
     """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
     size = segment.size_bytes
     if flushed is not None and flushed.size_bytes > size:
@@ -32,9 +31,9 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None, check: B
         flushed = None
     start = flushed.size_bytes if flushed is not None else 0
     segment.next_offset = flushed.next_offset if flushed is not None else segment.base_offset
-    _resume_indexes(segment, start, check, trusted=flushed is not None and flushed.indexed)
+    _resume_indexes(segment, start, trusted=flushed is not None and flushed.indexed)
     good_from, cut_bytes, reason = start, 0, ""
-    damage = _take_note(segment, start, size, check)
+    damage = _take_note(segment, start, size)
     while damage is not None:
         if flushed is not None or damage.resumes is None:
             cut_bytes, reason = size - damage.position, damage.reason
@@ -43,21 +42,23 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None, check: B
         log.error("%s; what follows is whole and stays", damage.error())
         good_from = damage.resumes.position
         segment.next_offset = damage.resumes.header.base_offset
-        damage = _take_note(segment, good_from, size, check)
+        damage = _take_note(segment, good_from, size)
+    segment.indexes.enter_time()
     segment.mark_good(good_from, segment.size_bytes)
     return Recovered(size - start, cut_bytes, reason)
 
 
-def _take_note(segment: FileSegment, start: int, end: int, check: BatchCheck) -> Damage | None:
+def _take_note(segment: FileSegment, start: int, end: int) -> Damage | None:
     """Check the batches between two positions and let the segment know them; give the first damage."""
     note = segment.indexes.note
     last = segment.next_offset - 1
     try:
-        for position, header in scan(segment.file, start, end, check, segment.next_offset):
+        for position, header in scan(segment.file, start, end, segment.verify, segment.next_offset):
             last = header[0] + header[6]
             note(position, last, header[8])
     except DamagedLogError as error:
-        resumes = next_whole_batch(segment.file, error.position + 1, end, check, last)
+        offsets = (last, segment.base_offset + OFFSET_SPAN_MAX)
+        resumes = next_whole_batch(segment.file, error.position + 1, end, segment.verify, offsets)
         return Damage(segment.path, error.position, error.reason, resumes)
     finally:
         segment.next_offset = last + 1
@@ -83,29 +84,33 @@ def _cut(segment: FileSegment, damage: Damage) -> None:
     )
 
 
-def _resume_indexes(segment: FileSegment, end: int, check: BatchCheck, *, trusted: bool) -> None:
+def _resume_indexes(segment: FileSegment, end: int, *, trusted: bool) -> None:
     """Let the indexes know the batches before `end`, without reading what they are known to know."""
     indexes = segment.indexes
     indexes.resume(end, segment.next_offset)
-    start, claims = indexes.known(trusted=trusted)
-    noted = indexes.offsets.last()  # up to here the offset index has its entries
     try:
-        for position, header in scan(segment.file, start, end, check, None, crc=False):
-            claimed = claims.pop(header.last_offset, None)
-            if claimed is not None and claimed != header.max_timestamp:
-                raise DamagedLogError(segment.path, position, f"the time index claims {claimed} for this batch")
+        if not trusted and not indexes.are_ordered():
+            raise DamagedLogError(segment.path, 0, "its entries are not in order")
+        known = indexes.known(trusted=trusted)
+        claims = dict(known.claims)
+        noted = indexes.offsets.last()  # up to here the offset index has its entries
+        for position, header in scan(segment.file, known.position, end, segment.verify, None, crc=False):
+            if claims.pop(position, header.last_offset) != header.last_offset:
+                raise DamagedLogError(segment.path, position, "an entry of its index claims another batch here")
+            if header.last_offset == known.time_offset and header.max_timestamp != known.timestamp:
+                raise DamagedLogError(segment.path, position, "its time index claims another time for this batch")
             if noted is None or position > noted[1]:
                 indexes.note(position, header.last_offset, header.max_timestamp)
             else:
                 indexes.note_time(header.last_offset, header.max_timestamp)
         if claims:
-            raise DamagedLogError(segment.path, start, f"the index claims a batch that ends at offset {min(claims)}")
+            raise DamagedLogError(segment.path, min(claims), "an entry of its index claims a batch that is not there")
     except DamagedLogError as error:
         log.warning("rebuilding the indexes of %s: %s", segment.path, error.reason)
-        rebuild_indexes(segment, end, check, segment.base_offset)
+        rebuild_indexes(segment, end)
 
 
-def rebuild_indexes(segment: FileSegment, end: int, check: BatchCheck, expected: Offset) -> None:
+def rebuild_indexes(segment: FileSegment, end: int) -> None:
     """Make the indexes anew from the batches before `end`, stepping over damage."""
-    found = survey(segment.file, 0, end, check, expected, crc=False)
+    found = survey(segment.file, 0, end, segment.verify, segment.base_offset, segment.base_offset, crc=False)
     segment.indexes.rebuild(placed for placed in found if not isinstance(placed, Damage))
