@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 Offset: TypeAlias = int
 
 TOPIC_NAME_LENGTH_MAX = 249
+PARTITION_MAX = 2**31 - 1
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -42,6 +43,6 @@ def topic_name_problem(name: str) -> str | None:
 def parse_partition_directory(name: str) -> TopicPartition | None:
     """Read `orders-0` as partition 0 of `orders`; None for a directory that is no partition's."""
     match = _PARTITION_DIRECTORY.fullmatch(name)
-    if match is None or topic_name_problem(match["topic"]) is not None:
+    if match is None or topic_name_problem(match["topic"]) is not None or int(match["partition"]) > PARTITION_MAX:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))

@@ -392,7 +392,6 @@ def test_every_kind_of_call_can_be_made_to_fail(action: str) -> None:
     calls[action]()
 
 
-@pytest.mark.xfail(strict=True, reason="MemoryDisk.overwrite takes no notice of capacity_bytes")
 def test_overwriting_needs_room_too() -> None:
     disk = disk_with()
     disk.capacity_bytes = 4
@@ -400,7 +399,6 @@ def test_overwriting_needs_room_too() -> None:
         disk.overwrite("d/a", b"123456")
 
 
-@pytest.mark.xfail(strict=True, reason="_FileNode.write appends what should stand behind a hole")
 def test_overwriting_behind_the_end_leaves_a_hole_as_a_real_disk_does() -> None:
     disk = disk_with(durable=b"x")
     disk.overwrite("d/a", b"slot", at=8)

@@ -198,11 +198,6 @@ def test_pinned_files_stay_open_beside_the_others(disk: RealDisk, tmp_path: Path
     assert descriptors_below(tmp_path) == disk.open_files
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=DiskError,
-    reason="RealDisk.remember: with open_files_max pinned files it closes the one that is being opened (EBADF)",
-)
 def test_more_files_can_be_pinned_than_may_be_open_and_others_still_be_used(disk: RealDisk, tmp_path: Path) -> None:
     files = make_files(disk, tmp_path, 12)
     for file in files[:10]:
@@ -228,11 +223,6 @@ def test_a_file_pinned_twice_is_let_go_with_the_second_unpin(disk: RealDisk, tmp
     assert file.read(9, 0) == b"0;", "a closed file is opened again when it is needed"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=(DiskError, AssertionError),
-    reason="another thread that opens a file (FlushJob syncs indexes so) closes the descriptor the owner writes to",
-)
 def test_a_thread_that_opens_files_does_not_close_the_one_being_written(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,10 +346,6 @@ def test_a_directory_is_listed_with_kinds_and_sizes(disk: RealDisk, tmp_path: Pa
     assert disk.list(f"{tmp_path}/nowhere") == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="RealDisk.list takes a name that vanishes while it looks (here: a dangling link) for a missing directory",
-)
 def test_a_name_that_vanishes_during_the_listing_does_not_hide_the_others(disk: RealDisk, tmp_path: Path) -> None:
     disk.open(f"{tmp_path}/file", create=True).append(b"123")
     (tmp_path / "link").symlink_to(tmp_path / "gone")

@@ -126,6 +126,7 @@ def keyed(
 
 def compact(log: PartitionLog, now_ms: int = START_MS, *, key_map_bytes: int = 1 << 20, force: bool = True) -> bool:
     """Plan, build and install a compaction; False if there was nothing to clean."""
+    log.flush()  # only what is flushed is cleaned
     plan = plan_compaction(log, now_ms, key_map_bytes, force=force)
     if plan is None:
         return False

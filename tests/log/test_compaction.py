@@ -281,7 +281,6 @@ def test_what_has_been_dirty_for_too_long_is_cleaned_whatever_the_ratio() -> Non
     assert compact(subject.log, START_MS + 601, force=False)
 
 
-@pytest.mark.xfail(strict=True, reason="roll_if_older knows only segment.ms; Kafka takes min(segment.ms, max lag)")
 def test_the_maximum_lag_closes_the_active_segment_in_time() -> None:
     subject = compacted(max_compaction_lag_ms=500)
     write(subject.log, keyed((b"a", b"1"), (b"a", b"2")), roll=False)
@@ -387,7 +386,6 @@ def test_a_segment_that_is_cleaned_to_nothing_is_read_over() -> None:
         subject.reopen()
 
 
-@pytest.mark.xfail(strict=True, reason="an emptied segment has no timestamp, and retention.ms stops at it")
 def test_an_emptied_segment_does_not_keep_retention_from_what_follows() -> None:
     subject = compacted(cleanup_policy="compact,delete", segment_bytes=1024, retention_ms=10_000)
     write(subject.log, keyed((b"a", bytes(900))))
@@ -415,7 +413,6 @@ def test_compaction_and_retention_work_on_the_same_log() -> None:
     assert [(record.key, record.offset) for record in read_all(subject.log)] == [(b"b", 2), (b"c", 4)]
 
 
-@pytest.mark.xfail(strict=True, reason="Chain.after goes by the old segment's base and jumps over what was merged")
 def test_a_reader_in_the_middle_of_merged_segments_misses_nothing() -> None:
     subject = compacted()
     for number in range(5):
@@ -445,9 +442,6 @@ def test_a_reader_reads_on_in_a_segment_that_was_replaced(real: bool, tmp_path: 
     subject.log.close()
 
 
-@pytest.mark.xfail(
-    strict=True, raises=DamagedLogError, reason="the old .index stays when the new segment is too small to have one"
-)
 def test_an_index_that_became_smaller_does_not_make_the_log_look_damaged() -> None:
     """The batch that stays is so large that the index entries of before would point into it."""
     subject = compacted(index_interval_bytes=100)
@@ -456,7 +450,6 @@ def test_an_index_that_became_smaller_does_not_make_the_log_look_damaged() -> No
     assert next_record(subject.log, 50) == Record(50, START_MS, b"a", bytes(20_000))
 
 
-@pytest.mark.xfail(strict=True, reason="_read() goes round for ever when an entry points at the last bytes of a file")
 def test_an_old_index_entry_near_the_end_does_not_hang_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = compacted(index_interval_bytes=100)
     write(subject.log, *(keyed((b"a", b"%d" % number)) for number in range(3)), keyed((b"a", bytes(100))))

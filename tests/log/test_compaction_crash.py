@@ -173,12 +173,10 @@ def test_a_crash_in_the_compaction_of_a_log_that_is_being_written_loses_no_flush
 LOSS = "install() discards the replacement after a failed swap, although the segments it replaces are removed already"
 
 
-@pytest.mark.xfail(strict=True, reason=LOSS)
 def test_a_disk_that_fails_at_any_call_of_a_compaction_loses_no_newest_value() -> None:
     check_seeds(range(BLOCKS * SEEDS_A_BLOCK), fails_once=True)
 
 
-@pytest.mark.xfail(strict=True, reason=LOSS)
 def test_a_rename_that_fails_in_the_middle_of_a_swap_loses_nothing() -> None:
     subject = LogOnDisk(**SETTINGS)
     for key in (b"a", b"b", b"c"):
@@ -210,7 +208,6 @@ def test_a_build_that_fails_leaves_the_log_as_it_was_and_can_be_tried_again() ->
     assert len(read_all(subject.log)) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a segment that a recovery point measures is replaced by one of another size")
 def test_a_recovery_point_never_speaks_of_a_segment_that_was_replaced() -> None:
     subject = LogOnDisk(**SETTINGS)
     for value in (b"1", b"2"):
@@ -367,7 +364,6 @@ def test_what_the_owner_does_while_a_build_runs_stays_done(action: Callable[[Sha
     build_while(action)
 
 
-@pytest.mark.xfail(strict=True, reason="install() puts groups in place although a later group has been truncated")
 def test_a_truncation_while_a_build_runs_brings_back_what_was_overwritten() -> None:
     build_while(Shared.truncates)
 
@@ -377,7 +373,6 @@ def test_a_truncated_and_rewritten_segment_is_not_replaced_by_what_it_was() -> N
     build_while(Shared.truncates_and_goes_on)
 
 
-@pytest.mark.xfail(strict=True, reason="install_replacement() fills the table of file sizes, and create() believes it")
 def test_a_segment_made_after_a_compaction_begins_empty() -> None:
     subject = LogOnDisk(**SETTINGS)
     for key in (b"a", b"b"):
@@ -396,7 +391,6 @@ def test_a_segment_made_after_a_compaction_begins_empty() -> None:
 # With real files: what a memory disk forgives.
 
 
-@pytest.mark.xfail(strict=True, raises=DiskError, reason="replaced segments stay in the list of what is to be flushed")
 def test_a_log_can_be_flushed_after_segments_that_were_not_are_merged(tmp_path: Path) -> None:
     subject = LogOnDisk(RealDisk(), str(tmp_path / "orders-0"), **SETTINGS)
     for key in (b"a", b"b", b"c"):

@@ -189,11 +189,9 @@ def test_an_offset_before_the_first_epoch_has_none() -> None:
     assert epochs.end_of(2, 50) == EpochEnd(2, 50)
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka's endOffsetFor: below all known epochs -> (asked, first start)")
 def test_an_epoch_older_than_all_known_ends_where_the_first_known_one_begins() -> None:
     assert epochs_of((2, 10), (3, 20)).end_of(1, 50) == EpochEnd(1, 10)
 
 
-@pytest.mark.xfail(strict=True, reason="Kafka's endOffsetFor: beyond the latest epoch -> undefined (-1, -1)")
 def test_an_epoch_that_has_not_begun_has_no_end() -> None:
     assert epochs_of((2, 10), (3, 20)).end_of(4, 50) == EpochEnd(-1, -1)

@@ -332,7 +332,6 @@ def test_an_error_that_nobody_expected_is_a_failed_flush_too(monkeypatch: pytest
 FORGOTTEN = "_rest() drops those who wait when there is nothing left to flush"
 
 
-@pytest.mark.xfail(strict=True, reason=FORGOTTEN)
 def test_an_answer_comes_when_the_owner_has_flushed_by_itself() -> None:
     async def scenario() -> None:
         log = LogOnDisk().log
@@ -345,7 +344,6 @@ def test_an_answer_comes_when_the_owner_has_flushed_by_itself() -> None:
     run(scenario)
 
 
-@pytest.mark.xfail(strict=True, reason=FORGOTTEN)
 def test_an_answer_fails_when_its_records_are_truncated() -> None:
     async def scenario() -> None:
         disk = SlowDisk()
@@ -375,7 +373,6 @@ def test_a_deleted_log_fails_those_who_wait() -> None:
     run(scenario)
 
 
-@pytest.mark.xfail(strict=True, reason="a deleted log is reported like one whose fsync failed, which stops the broker")
 def test_a_deleted_log_is_no_failure_of_the_disk() -> None:
     async def scenario() -> None:
         store = LogStore(MemoryDisk(), "data", store_config(), ManualClock(START_MS), lambda _: log_config())
@@ -391,7 +388,6 @@ def test_a_deleted_log_is_no_failure_of_the_disk() -> None:
     run(scenario)
 
 
-@pytest.mark.xfail(strict=True, reason="close() waits once; what is asked for between waking up and going on is lost")
 def test_what_is_asked_for_while_the_flusher_closes_is_answered() -> None:
     async def scenario() -> None:
         disk = SlowDisk()

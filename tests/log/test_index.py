@@ -307,7 +307,6 @@ def test_a_thread_finds_what_was_entered_while_more_comes_in() -> None:
     assert index.floor(5 * TAIL_ENTRIES_MAX) == (5 * TAIL_ENTRIES_MAX, 50 * TAIL_ENTRIES_MAX)
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="append enters the key first: its value is not there")
 def test_an_entry_is_seen_whole_or_not_at_all() -> None:
     index = offset_index(empty_disk())
 
@@ -323,7 +322,6 @@ def test_an_entry_is_seen_whole_or_not_at_all() -> None:
     assert index.floor(7) == (7, 70)
 
 
-@pytest.mark.xfail(strict=True, reason="_load, begun before a cut, puts the entries that were cut off into the cache")
 def test_entries_that_are_cut_off_while_a_thread_loads_them_do_not_come_back() -> None:
     disk = empty_disk()
     fill(offset_index(disk), [(1, 10), (5, 50), (9, 90)], 3)

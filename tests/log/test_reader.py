@@ -147,7 +147,6 @@ def test_holding_one_segment_does_not_keep_the_others(tmp_path: Path) -> None:
         assert offsets(*reader) == list(range(150))
 
 
-@pytest.mark.xfail(strict=True, reason="with as many held segments as open_files_max, one more file gets no descriptor")
 def test_one_flush_may_cover_more_segments_than_may_be_open(tmp_path: Path) -> None:
     on_disk = LogOnDisk(RealDisk(OPEN_FILES_MAX), f"{tmp_path}/orders-0")
     for number in range(20):
@@ -157,7 +156,6 @@ def test_one_flush_may_cover_more_segments_than_may_be_open(tmp_path: Path) -> N
     assert on_disk.log.flushed_offset == 20
 
 
-@pytest.mark.xfail(strict=True, reason="with as many held segments as open_files_max, one more file gets no descriptor")
 def test_more_readers_than_open_files_disturb_nobody(tmp_path: Path) -> None:
     on_disk = LogOnDisk(RealDisk(OPEN_FILES_MAX), f"{tmp_path}/orders-0", retention_bytes=0)
     fill(on_disk.log, 12)
@@ -282,7 +280,6 @@ def test_a_job_begins_in_the_segment_that_has_something() -> None:
         begin_read(log, 2, 100)
 
 
-@pytest.mark.xfail(strict=True, reason="a job looks into one segment only: a fetch from a removed offset never gets on")
 def test_a_job_steps_over_what_compaction_removed() -> None:
     log = log_with_a_gap().log
     read = log.read(3, 1)

@@ -118,7 +118,6 @@ def test_a_synced_one_outlives_every_crash(seed: int) -> None:
     assert ProducerSnapshots(disk, "d").restore(nobody(), 100) in (20, 30)
 
 
-@pytest.mark.xfail(strict=True, reason="restore removes the snapshot that safe_offset speaks of")
 def test_after_a_cut_the_removed_ones_do_not_count_as_safe() -> None:
     snapshots = ProducerSnapshots(disk_with(10, 20), "d")
     sync(snapshots)
@@ -171,9 +170,6 @@ def test_a_crash_leaves_a_whole_one_or_none_that_is_believed(seed: int) -> None:
     assert restored in (10, 20) and last_sequence(state) == restored
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a log that is started over at a higher offset restores a snapshot of the batches it threw away"
-)
 def test_a_log_that_starts_over_forgets_its_old_producers() -> None:
     from tests.log.support import LogOnDisk, batch
 
@@ -184,9 +180,6 @@ def test_a_log_that_starts_over_forgets_its_old_producers() -> None:
     assert on_disk.log.producers.first_unstable_offset is None and len(on_disk.log.producers) == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="append_replicated rolls in the middle of its batches, before the producers know the first ones"
-)
 def test_a_snapshot_made_in_the_middle_of_replicated_batches_knows_those_before_it() -> None:
     from tests.log.support import LogOnDisk, batch
 

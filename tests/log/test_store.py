@@ -82,7 +82,6 @@ def test_foreign_files_and_directories_are_left_alone() -> None:
     assert {*foreign, "notes-0"} <= names(disk)
 
 
-@pytest.mark.xfail(strict=True, reason="every directory that ends in -delete is removed, whoever made it")
 def test_a_foreign_directory_that_ends_in_delete_is_not_removed() -> None:
     disk = MemoryDisk()
     disk.make_directory(f"{DATA}/do-not-delete")
@@ -176,7 +175,6 @@ def test_names_that_kafka_refuses_are_refused(name: str) -> None:
     assert names(disk) == before
 
 
-@pytest.mark.xfail(strict=True, reason="create() takes any number; a--1 would come back as partition 1 of `a-`")
 def test_a_negative_partition_is_refused() -> None:
     with pytest.raises(LogError):
         open_store(MemoryDisk()).create(TopicPartition("a", -1))
@@ -242,9 +240,6 @@ def test_a_deleted_log_takes_nothing_more() -> None:
         log.append(batch(b"1"))
 
 
-@pytest.mark.xfail(
-    strict=True, raises=DiskError, reason="the name of a deleted directory is longer than 255 characters"
-)
 def test_a_topic_with_the_longest_name_can_be_deleted(tmp_path: Path) -> None:
     store = open_store(RealDisk(), str(tmp_path))
     longest = TopicPartition("x" * 249, 0)
@@ -272,7 +267,6 @@ def test_a_plan_of_a_deleted_partition_does_not_touch_its_successor() -> None:
         assert disk.read_file(f"{DATA}/orders-0/log-state.json") == before
 
 
-@pytest.mark.xfail(strict=True, reason="a removal goes by paths, and they belong to the new partition now")
 def test_a_removal_of_a_deleted_partition_does_not_touch_its_successor() -> None:
     disk = MemoryDisk()
     store = open_store(disk, retention_ms=1)
@@ -373,9 +367,6 @@ def test_a_store_with_a_stopped_log_leaves_no_marker() -> None:
     assert values_of(store.logs[USERS]) == [b"2"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="close() ends at the first log that cannot be flushed: no other is, nor the lock freed"
-)
 def test_a_log_that_fails_while_the_store_closes_does_not_keep_the_others_from_closing() -> None:
     disk = MemoryDisk()
     store = open_store(disk)

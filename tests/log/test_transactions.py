@@ -211,7 +211,6 @@ def test_a_marker_stays_until_its_delete_horizon() -> None:
 HANGS = "markers go at their horizon although batches of their transaction are still there; Kafka keeps them until then"
 
 
-@pytest.mark.xfail(strict=True, reason=HANGS)
 def test_a_commit_marker_stays_as_long_as_its_records_do() -> None:
     subject = compacted()
     producer = Producer(subject.log, 7)
@@ -226,7 +225,6 @@ def test_a_commit_marker_stays_as_long_as_its_records_do() -> None:
     assert subject.log.producers.first_unstable_offset is None, "a transaction that ended is open again, for ever"
 
 
-@pytest.mark.xfail(strict=True, reason=HANGS)
 def test_an_abort_marker_stays_as_long_as_the_producers_emptied_batch_does() -> None:
     subject = compacted()
     producer = Producer(subject.log, 7)
@@ -241,7 +239,6 @@ def test_an_abort_marker_stays_as_long_as_the_producers_emptied_batch_does() -> 
     assert subject.log.producers.first_unstable_offset is None
 
 
-@pytest.mark.xfail(strict=True, reason="the marker that carries a producer's last epoch is not kept, as Kafka keeps it")
 def test_a_producer_that_was_fenced_by_a_marker_stays_fenced() -> None:
     subject = compacted()
     producer = Producer(subject.log, 7)

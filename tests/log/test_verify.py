@@ -117,7 +117,6 @@ def test_gaps_that_compaction_made_are_no_damage() -> None:
     assert verify(made.directory, made.disk) == []
 
 
-@pytest.mark.xfail(strict=True, reason="FileBackend.install_replacement keeps the old indexes if there are no new ones")
 def test_compaction_leaves_no_index_of_what_is_gone() -> None:
     made = compacted(keep_some=False)
     assert verify(made.directory, made.disk) == []

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from odradek.cli.terminal import CommandError, escape, is_terminal, progress
-from odradek.disk.errors import DiskError, disk_error
+from odradek.disk.errors import DiskError
 from odradek.disk.interface import File
-from odradek.disk.real import RealDisk, RealFile
+from odradek.disk.real import RealDisk
 from odradek.log.backends.file_segment import INDEX, LOG, segment_path
 from odradek.log.index import IndexCache, OffsetIndex
 from odradek.log.scan import Damage, survey
@@ -107,40 +106,6 @@ examples:
   odradek log verify --shallow ~/.odradek    CRCs and indexes, but not each record: several times faster
   odradek log verify --json ~/.odradek | jq 'select(.type == "problem")'
 """
-
-
-class _ReadOnlyFile(RealFile):
-    """A file that can be read without the right to write it, and that tells when it becomes shorter meanwhile."""
-
-    __slots__ = ()
-
-    def open_descriptor(self) -> int:
-        """The descriptor, opened again if it was closed."""
-        self.touched = True
-        if self._descriptor < 0:
-            try:
-                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError as error:
-                raise disk_error("open", self.path, error) from error
-            self._disk.remember(self)
-        return self._descriptor
-
-    def read(self, length: int, at: int) -> bytes:
-        """Read `length` bytes at `at`; all callers here stay within the size that the file had."""
-        data = super().read(length, at)
-        if len(data) != length:
-            raise DiskError("read", self.path, "it became shorter meanwhile; a broker is at work on it, look again")
-        return data
-
-
-class _ReadOnlyDisk(RealDisk):
-    """The machine's disk, for looking only."""
-
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Give a file to read from."""
-        if create:
-            raise DiskError("create", path, "this command changes nothing")
-        return _ReadOnlyFile(self, path)
 
 
 # What is looked at.
@@ -400,7 +365,7 @@ def _complain(text: str) -> None:
 
 
 def _dump(args: argparse.Namespace) -> int:
-    disk = _ReadOnlyDisk(_OPEN_FILES_MAX)
+    disk = RealDisk(_OPEN_FILES_MAX, read_only=True)
     partitions = [partition for text in args.directories for partition in _find(disk, text, files=True)]
     # The bar's drawing takes over sys.stdout, so this one is kept; lines on a terminal are progress enough.
     out = sys.stdout
@@ -418,7 +383,7 @@ def _dump(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    disk = _ReadOnlyDisk(_OPEN_FILES_MAX)
+    disk = RealDisk(_OPEN_FILES_MAX, read_only=True)
     partitions = [partition for text in args.directories for partition in _find(disk, text, files=False)]
     totals, counts = Totals(), {"problem": 0, "note": 0}
     # On a terminal, lines go through the bar's drawing, which keeps them apart from it; else past it.

@@ -87,7 +87,9 @@ def progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
         DownloadColumn(binary_units=True),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # Rich would send what is printed meanwhile to stderr, too, even if stdout is a file.
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=is_terminal()) as bar:
         task = bar.add_task(without_markup(escape(label)), total=total_bytes)
         yield lambda count: bar.advance(task, count)
 

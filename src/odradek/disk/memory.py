@@ -27,7 +27,7 @@ class _FileNode:
         self.pending: list[tuple[int, bytes | None]] = []  # (position, bytes), or (size, None) for a truncation
 
     def write(self, at: int, data: bytes) -> None:
-        self.content[at : at + len(data)] = data
+        _write(self.content, at, data)
         self.pending.append((at, data))
 
     def truncate(self, size: int) -> None:
@@ -262,6 +262,8 @@ class MemoryDisk:
             self.open(path, create=True)
         node = directory.entries[name]
         if isinstance(node, _FileNode):
+            if at + len(data) - len(node.content) > self.room():
+                raise disk_error("write", path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             node.write(at, data)
 
     def list(self, path: str) -> list[Entry]:

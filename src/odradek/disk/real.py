@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from odradek.disk.errors import DiskError, LockedError, disk_error
 from odradek.disk.interface import Buffer, Entry
@@ -182,7 +182,7 @@ class RealFile:
         self.touched = True
         if self._descriptor < 0:
             try:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                self._descriptor = os.open(self.path, self._disk.open_flags)
             except OSError as error:
                 raise disk_error("open", self.path, error) from error
             self._closing = False
@@ -210,10 +210,13 @@ class RealLock:
 class RealDisk:
     """The machine's file system, with a bound on open files."""
 
-    def __init__(self, open_files_max: int = 0) -> None:
+    def __init__(self, open_files_max: int = 0, *, read_only: bool = False) -> None:
+        self.open_flags = (os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND) | os.O_CLOEXEC
         self.open_files_max = open_files_max or _descriptors_for_files()
         self._open: dict[RealFile, None] = {}  # in the order in which they are looked at for closing
         self._lock = threading.Lock()  # jobs in other threads open and close files, too
+        # Only the thread that made the disk closes descriptors of others: it is the one that uses files unpinned.
+        self._owner = threading.get_ident()
 
     @property
     def open_files(self) -> int:
@@ -233,13 +236,15 @@ class RealDisk:
         """Count a descriptor that was just opened; close another one if there are too many."""
         with self._lock:
             self._open[file] = None
+            if len(self._open) <= self.open_files_max or threading.get_ident() != self._owner:
+                return
             # Each file is looked at twice at most: the first look takes its second chance away.
-            looks = 2 * len(self._open) if len(self._open) > self.open_files_max else 0
-            while looks and len(self._open) > self.open_files_max:
-                looks -= 1
+            for _ in range(2 * len(self._open)):
+                if len(self._open) <= self.open_files_max:
+                    return
                 oldest = next(iter(self._open))
                 del self._open[oldest]
-                if oldest.touched or oldest.pinned:
+                if oldest is file or oldest.touched or oldest.pinned:
                     oldest.touched = False
                     self._open[oldest] = None
                 else:
@@ -305,8 +310,9 @@ class RealDisk:
         try:
             with os.scandir(path) as found:
                 for entry in found:
-                    directory = entry.is_dir()
-                    entries.append(Entry(entry.name, directory, 0 if directory else entry.stat().st_size))
+                    with suppress(FileNotFoundError):  # removed while we look, or a link to nowhere
+                        directory = entry.is_dir()
+                        entries.append(Entry(entry.name, directory, 0 if directory else entry.stat().st_size))
         except FileNotFoundError:
             return []
         except OSError as error:

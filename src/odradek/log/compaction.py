@@ -16,7 +16,7 @@ from odradek.log.segment import Backend, Segment
 from odradek.log.transactions import AbortedTransactions
 from odradek.model import Offset
 from odradek.records.build import rebuild_batch
-from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, iter_headers
+from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, iter_headers, read_header
 from odradek.records.parse import iter_keys, parse_batch
 from odradek.records.record import Record
 
@@ -48,6 +48,8 @@ class CompactionPlan:
     segment_bytes: int
     key_map_bytes: int
     last_batches: dict[int, Offset]  # of each producer: kept, even without records, so that its sequences go on
+    fenced: dict[int, int]  # epochs of producers that have written nothing in them: the marker that began one is kept
+    cuts: int  # of the log when the plan was made
     groups: list[list[Segment]] = field(default_factory=list)  # each becomes one segment
     stats: CompactionStats = field(default_factory=CompactionStats)
 
@@ -97,20 +99,23 @@ class CompactionPlan:
     def install(self, log: PartitionLog) -> bool:
         """Put the cleaned segments in place; False if the log has changed too much since the plan was made."""
         try:
+            if log.stopped is not None or log.cuts != self.cuts or not all(map(log.has_sealed, self.groups)):
+                return False
             for group in self.groups:
-                if not log.has_sealed(group):
-                    return False
                 log.replace(group, min(self.dirty_to, group[-1].next_offset))
         finally:
-            self.drop()
+            self.drop(log)
         return True
 
-    def drop(self) -> None:
+    def drop(self, log: PartitionLog) -> None:
         """Let the segments go and remove what was built and not installed."""
         for segment in (*self.segments, *self.behind):
             segment.release()
         self.segments, self.behind = [], []
-        self.backend.discard_replacements()
+        log.compacting = False
+        # A swap that was begun and failed is finished at the next start, with the files that are here.
+        if log.state.swap is None and not log.state.abandoned:
+            self.backend.discard_replacements()
 
 
 def plan_compaction(
@@ -121,8 +126,11 @@ def plan_compaction(
     dirty_from = max(log.state.cleaned_to, log.log_start)
     segments = [segment for segment in log.segments[:-1] if segment.next_offset <= limit]
     dirty = [segment for segment in segments if segment.next_offset > dirty_from and segment.size_bytes]
-    if not log.config.compacts or not dirty or not (force or _is_due(log, segments, dirty, now_ms)):
+    if not log.config.compacts or log.compacting or log.stopped is not None or not dirty:
         return None
+    if not force and not _is_due(log, segments, dirty, now_ms):
+        return None
+    log.compacting = True
     behind = [segment for segment in log.segments if segment.base_offset >= segments[-1].next_offset]
     for segment in (*segments, *behind):
         segment.hold()
@@ -141,12 +149,14 @@ def plan_compaction(
             for producer_id, producer in log.producers.items()
             if producer.written
         },
+        fenced={producer_id: producer.epoch for producer_id, producer in log.producers.items() if not producer.written},
+        cuts=log.cuts,
     )
 
 
 def _limit(log: PartitionLog, now_ms: int, upto: Offset | None) -> Offset:
-    """The offset from which on nothing may be cleaned: open transactions, young records, what is not replicated."""
-    limits = [log.next_offset if upto is None else upto]
+    """The offset from which on nothing may be cleaned: open transactions, young records, what may still be lost."""
+    limits = [log.flushed_segment, log.next_offset if upto is None else upto]
     unstable = log.producers.first_unstable_offset
     if unstable is not None:
         limits.append(unstable)
@@ -160,7 +170,7 @@ def _limit(log: PartitionLog, now_ms: int, upto: Offset | None) -> Offset:
 def _is_due(log: PartitionLog, segments: list[Segment], dirty: list[Segment], now_ms: int) -> bool:
     """Whether enough of the log is dirty, or something in it has been dirty for too long."""
     total = sum(segment.size_bytes for segment in segments)
-    if sum(segment.size_bytes for segment in dirty) >= log.config.min_cleanable_dirty_ratio * total:
+    if sum(segment.size_bytes for segment in dirty) > log.config.min_cleanable_dirty_ratio * total:
         return True
     first = dirty[0].first_timestamp()
     return first != NO_TIMESTAMP and now_ms - first > log.config.max_compaction_lag_ms
@@ -173,56 +183,88 @@ class _Cleaner:
         self._plan = plan
         self._keys = keys
         self._aborted = aborted
+        self._unfinished: set[int] = set()  # producers of which a batch stays whose transaction's marker is to come
 
     def clean(self, group: list[Segment]) -> None:
         """Make one segment of a group, on stable storage, not part of the log yet."""
         replacement = self._plan.backend.create_replacement(group[0].base_offset)
-        for segment in group:
-            for header, batch in _batches(segment):
-                cleaned = self._clean_batch(header, batch)
-                if cleaned is not None:
-                    data, timestamp = cleaned
-                    replacement.append(data, header.last_offset, timestamp)
-        replacement.seal()
-        replacement.sync(sealed=True)
+        replacement.hold()
+        try:
+            for segment in group:
+                for header, batch in _batches(segment):
+                    cleaned = self._clean_batch(header, batch)
+                    if cleaned is not None:
+                        data, timestamp = cleaned
+                        replacement.append(data, header.last_offset, timestamp)
+            replacement.seal()
+            replacement.sync(sealed=True)
+        finally:
+            replacement.release()
+            replacement.close()
         stats = self._plan.stats
         stats.bytes_before += sum(segment.size_bytes for segment in group)
         stats.bytes_after += replacement.size_bytes
-        replacement.close()
 
     def _clean_batch(self, header: BatchHeader, batch: memoryview) -> tuple[memoryview | bytearray, int] | None:
         """What stays of a batch, with its largest timestamp; None if nothing does."""
         plan = self._plan
         plan.stats.records_before += header.record_count
+        # The CRC once more: what is written anew gets a new one, and must not make damage look whole.
+        records = parse_batch(batch, size_max=BATCH_BYTES_MAX, check_crc=True) if header.record_count else []
         if header.base_offset >= plan.dirty_to:
             plan.stats.records_after += header.record_count
             return batch, header.max_timestamp
-        expired = header.has_delete_horizon and header.base_timestamp <= plan.now_ms
-        records = parse_batch(batch, size_max=BATCH_BYTES_MAX) if header.record_count else []
-        kept = self._kept(header, records, expired)
+        if header.is_control:
+            return self._clean_marker(header, batch, records)
+        kept = self._kept(header, records)
         plan.stats.records_after += len(kept)
         if not kept and plan.last_batches.get(header.producer_id, -1) != header.last_offset:
             return None
-        passing = header.is_control or any(record.value is None for record in kept)
-        starts_horizon = passing and bool(kept) and not header.has_delete_horizon
-        if len(kept) == header.record_count and not starts_horizon:
+        if header.is_transactional:
+            self._unfinished.add(header.producer_id)
+        begins_to_expire = not header.has_delete_horizon and any(record.value is None for record in kept)
+        if len(kept) == header.record_count and not begins_to_expire:
             return batch, header.max_timestamp
-        horizon = plan.now_ms + plan.delete_retention_ms if starts_horizon else None
-        rebuilt = rebuild_batch(header, kept, delete_horizon_ms=horizon)
-        return rebuilt, max((record.timestamp for record in kept), default=header.max_timestamp)
+        return self._rebuilt(header, kept, begins_to_expire)
 
-    def _kept(self, header: BatchHeader, records: list[Record], expired: bool) -> list[Record]:
-        """The records that stay. A marker stays, like a tombstone, until its horizon: readers may still need it."""
-        if header.is_control:
-            return [] if expired else records
+    def _kept(self, header: BatchHeader, records: list[Record]) -> list[Record]:
+        """The records that stay: the last of each key, and tombstones until their horizon."""
         if header.producer_id != NO_PRODUCER_ID and self._aborted.has(header):
             return []
+        expired = self._is_expired(header)
         newest = self._keys.is_newest
         return [
             record
             for record in records
             if record.key is not None and newest(record.key, record.offset) and not (record.value is None and expired)
         ]
+
+    def _clean_marker(
+        self, header: BatchHeader, batch: memoryview, records: list[Record]
+    ) -> tuple[memoryview | bytearray, int] | None:
+        """A transaction's marker stays as long as a batch of it does, then like a tombstone until its horizon.
+
+        The marker that fenced a producer stays until the producer writes again: nothing else remembers its epoch.
+        """
+        producer_id = header.producer_id
+        needed = producer_id in self._unfinished or self._plan.fenced.get(producer_id) == header.producer_epoch
+        self._unfinished.discard(producer_id)
+        if not needed and self._is_expired(header):
+            return None
+        self._plan.stats.records_after += len(records)
+        if needed or header.has_delete_horizon:
+            return batch, header.max_timestamp
+        return self._rebuilt(header, records, begins_to_expire=True)
+
+    def _is_expired(self, header: BatchHeader) -> bool:
+        return header.has_delete_horizon and header.base_timestamp <= self._plan.now_ms
+
+    def _rebuilt(
+        self, header: BatchHeader, kept: list[Record], begins_to_expire: bool
+    ) -> tuple[memoryview | bytearray, int]:
+        horizon = self._plan.now_ms + self._plan.delete_retention_ms if begins_to_expire else None
+        rebuilt = rebuild_batch(header, kept, delete_horizon_ms=horizon)
+        return rebuilt, read_header(rebuilt).max_timestamp
 
 
 def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -61,11 +61,12 @@ class LeaderEpochs:
 
     def end_of(self, epoch: int, log_end: Offset) -> EpochEnd:
         """Where an epoch ended: what a follower asks to find the point of divergence (KIP-279)."""
-        at = bisect_right(self._epochs, epoch) - 1
-        if at < 0:
+        if not 0 <= epoch <= self.latest:
             return EpochEnd(NO_EPOCH, NO_EPOCH)
-        end = self._starts[at + 1] if at + 1 < len(self._starts) else log_end
-        return EpochEnd(self._epochs[at], end)
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end)
+        at = bisect_right(self._epochs, epoch) - 1
+        return EpochEnd(self._epochs[at] if at >= 0 else epoch, self._starts[at + 1])
 
     def truncate_end(self, next_offset: Offset) -> None:
         """Forget the epochs that begin at or after the log's new end."""

@@ -37,6 +37,10 @@ class LogStoppedError(LogError):
         self.cause = cause
 
 
+class LogDeletedError(LogError):
+    """The partition is deleted; nobody failed."""
+
+
 class OutOfOrderSequenceError(LogError):
     """An idempotent producer skipped a sequence number: a batch before this one is missing."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-from odradek.log.errors import LogStoppedError
+from odradek.log.errors import LogDeletedError, LogError, LogStoppedError
 from odradek.log.flushing import FlushJob
 from odradek.log.log import PartitionLog
 from odradek.model import Offset
@@ -63,8 +63,14 @@ class GroupFlusher:
             return
         if job is not None:
             self._jobs.put((log, job))
-        else:
-            self._rest(log)
+            return
+        # Somebody flushed it already, or cut off what was waited for.
+        self._answer(log)
+        gone = LogError(f"{log.directory} was cut before these records were flushed")
+        for _, future in self._waiting.get(log, ()):
+            if not future.done():
+                future.set_exception(gone)
+        self._rest(log)
 
     def _work(self) -> None:
         while (next_job := self._jobs.get()) is not None:
@@ -82,15 +88,19 @@ class GroupFlusher:
         except LogStoppedError as error:
             self._fail(log, error)
             return
+        if self._answer(log):
+            self._begin(log)
+        else:
+            self._rest(log)
+
+    def _answer(self, log: PartitionLog) -> bool:
+        """Tell those whose records are safe; say whether others still wait."""
         waiting = self._waiting.get(log)
         while waiting and waiting[0][0] <= log.flushed_offset:
             future = waiting.popleft()[1]
             if not future.done():
                 future.set_result(None)
-        if waiting:
-            self._begin(log)
-        else:
-            self._rest(log)
+        return bool(waiting)
 
     def _rest(self, log: PartitionLog) -> None:
         self._waiting.pop(log, None)
@@ -103,12 +113,13 @@ class GroupFlusher:
             if not future.done():
                 future.set_exception(error)
         self._rest(log)
-        if self._on_failure is not None:
+        if self._on_failure is not None and not isinstance(error.cause, LogDeletedError):
             self._on_failure(log, error)
 
     async def close(self) -> None:
         """Wait for the flushes under way, then end the threads."""
-        await self._idle.wait()
+        while self._busy:
+            await self._idle.wait()
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from odradek.disk.interface import Buffer
 from odradek.log.config import LogConfig
+from odradek.log.segment import Mark
+from odradek.model import Offset
 from odradek.records.compression import Codec
 from odradek.records.errors import BatchTooLargeError, InvalidRecordError, UnsupportedCodecError
-from odradek.records.header import CODEC_MASK, LENGTH_OVERHEAD, BatchHeader, check_batch, stamp_log_append_time
+from odradek.records.header import (
+    CODEC_MASK,
+    LENGTH_OVERHEAD,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    check_batch,
+    stamp_log_append_time,
+    stamp_offset,
+)
 
 _CODEC_MAX = int(max(Codec))
 
@@ -30,15 +40,41 @@ def split(data: Buffer) -> list[tuple[BatchHeader, memoryview]]:
     return batches
 
 
+def assign_offsets(batches: list[tuple[BatchHeader, memoryview]], first: Offset, leader_epoch: int) -> list[Mark]:
+    """Stamp batches with the offsets from `first` on, and say where each went."""
+    marks, at, offset = [], 0, first
+    for header, batch in batches:
+        stamp_offset(batch, offset, leader_epoch)
+        marks.append(Mark(at, offset, offset + header.last_offset_delta, header.max_timestamp))
+        offset += header.last_offset_delta + 1
+        at += len(batch)
+    return marks
+
+
+def marks_of(batches: list[tuple[BatchHeader, memoryview]]) -> list[Mark]:
+    """Where batches lie that have their offsets already."""
+    marks, at = [], 0
+    for header, batch in batches:
+        marks.append(Mark(at, header.base_offset, header.last_offset, header.max_timestamp))
+        at += len(batch)
+    return marks
+
+
 def check_new(header: BatchHeader, config: LogConfig) -> None:
     """Refuse what the CRC does not: too large, an unknown codec, offsets and records that do not match."""
     attributes, last_delta, records = header.attributes, header.last_offset_delta, header.record_count
     if (
         records == last_delta + 1
         and attributes & CODEC_MASK <= _CODEC_MAX
-        and (header.batch_length <= config.max_message_bytes - LENGTH_OVERHEAD)
+        and header.batch_length <= config.max_message_bytes - LENGTH_OVERHEAD
+        and (header.producer_id == NO_PRODUCER_ID or _is_sequenced(header))
     ):
         return
+    if header.producer_id != NO_PRODUCER_ID and not _is_sequenced(header):
+        raise InvalidRecordError(
+            f"producer id {header.producer_id}, epoch {header.producer_epoch} and sequence {header.base_sequence}"
+            " do not go together"
+        )
     if header.size_bytes > config.max_message_bytes:
         raise BatchTooLargeError(
             f"a batch of {header.size_bytes} bytes is over max.message.bytes = {config.max_message_bytes}"
@@ -48,6 +84,11 @@ def check_new(header: BatchHeader, config: LogConfig) -> None:
             f"the batch has {header.record_count} records for {header.last_offset_delta + 1} offsets"
         )
     raise UnsupportedCodecError(f"there is no codec {header.codec}")
+
+
+def _is_sequenced(header: BatchHeader) -> bool:
+    """Whether a producer's batch has all that is needed to recognise it; a marker needs no sequence."""
+    return header.producer_id >= 0 and header.producer_epoch >= 0 and (header.base_sequence >= 0 or header.is_control)
 
 
 def stamp_times(data: bytearray | memoryview, now_ms: int) -> None:

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 
-from odradek.clock import Clock
 from odradek.disk.errors import DiskError
-from odradek.disk.interface import Buffer, Disk
+from odradek.disk.interface import Buffer
 from odradek.log.chain import Chain
 from odradek.log.config import Flush, LogConfig
-from odradek.log.epochs import LeaderEpochs
-from odradek.log.errors import LogError, LogStoppedError, OffsetOutOfRangeError
+from odradek.log.durability import Durability
+from odradek.log.errors import DamagedLogError, LogDeletedError, LogError, LogStoppedError, OffsetOutOfRangeError
 from odradek.log.flushing import FlushJob, FlushStats
-from odradek.log.incoming import check_new, split, stamp_times, writable
+from odradek.log.incoming import assign_offsets, check_new, marks_of, split, stamp_times, writable
 from odradek.log.outcomes import Appended, Removal
-from odradek.log.producers import Producers
+from odradek.log.parts import Parts
 from odradek.log.retention import SegmentFacts, expired_count
-from odradek.log.segment import Backend, Chunk, Mark, Segment, TimestampOffset
-from odradek.log.snapshots import ProducerSnapshots
-from odradek.log.state import LogState, RecoveryPoint, Swap, set_recovery_point
+from odradek.log.segment import Chunk, Mark, Segment, TimestampOffset
+from odradek.log.state import RecoveryPoint, Swap
 from odradek.model import Offset
 from odradek.records.build import read_control
 from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, check_batch, stamp_offset
@@ -37,23 +35,10 @@ _new_tuple = tuple.__new__
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Parts:
-    """What a log is put together from; `recovery.open_log` does it."""
-
-    disk: Disk
-    clock: Clock
-    backend: Backend
-    state: LogState
-    epochs: LeaderEpochs
-    producers: Producers
-    snapshots: ProducerSnapshots
-
-
 class PartitionLog:
     """The log of one partition."""
 
-    def __init__(self, parts: Parts, config: LogConfig, segments: list[Segment], point: RecoveryPoint | None) -> None:
+    def __init__(self, parts: Parts, config: LogConfig, segments: list[Segment], point: RecoveryPoint) -> None:
         self.directory = parts.state.directory
         self.config = config
         self._stamps_time = config.message_timestamp_type == "LogAppendTime"
@@ -61,18 +46,14 @@ class PartitionLog:
         self.backend = parts.backend
         self.epochs = parts.epochs
         self.producers = parts.producers
-        self.flush_stats = FlushStats()
-        self.flushed_offset: Offset = point.next_offset if point is not None else 0  # <= next_offset
         self.stopped: Exception | None = None
-        self._disk = parts.disk
+        self.compacting = False  # a plan is out: there is never more than one
+        self.cuts = 0  # how often it has become shorter at its end: a plan made before is void
         self._clock = parts.clock
         self._snapshots = parts.snapshots
         self._chain = Chain(segments)
-        self._unflushed: list[Segment] = []  # sealed since the last flush began
-        self._unflushed_batches = 0
-        self._unflushed_bytes = 0
-        self._names_changed = False
-        self._flushing: FlushJob | None = None
+        self._durable = Durability(parts.disk, self.directory, parts.snapshots, parts.backend.sync_names, point)
+        self._removals: list[Removal] = []  # begun, perhaps not run yet
 
     # What there is.
 
@@ -85,6 +66,21 @@ class PartitionLog:
     def next_offset(self) -> Offset:
         """The offset that the next record gets."""
         return self._chain.active.next_offset
+
+    @property
+    def flushed_offset(self) -> Offset:
+        """All records below this are on stable storage."""
+        return self._durable.point.next_offset
+
+    @property
+    def flush_stats(self) -> FlushStats:
+        """What its flushes have done so far."""
+        return self._durable.stats
+
+    @property
+    def flushed_segment(self) -> Offset:
+        """The base offset of the segment that was active at the last flush: all before it is on stable storage."""
+        return self._durable.point.segment
 
     @property
     def safe_offset(self) -> Offset:
@@ -154,26 +150,24 @@ class PartitionLog:
         if any(header.producer_id != NO_PRODUCER_ID for header, _ in batches):
             # Each batch's sequences are checked against those before it, so they go one by one.
             results = [self._append_one(batch, header, leader_epoch, append_time) for header, batch in batches]
-            return Appended(results[0].base_offset, results[-1].last_offset, append_time)
-        first = offset = self.next_offset
+            duplicate = all(result.duplicate for result in results)
+            return Appended(results[0].base_offset, results[-1].last_offset, append_time, duplicate)
+        first = self.next_offset
         if leader_epoch != self.epochs.latest:
             self._begin_epoch(leader_epoch, first)
-        marks, at = [], 0
-        for header, batch in batches:
-            stamp_offset(data, offset, leader_epoch, at)
-            marks.append(Mark(at, offset, offset + header.last_offset_delta, header.max_timestamp))
-            offset += header.last_offset_delta + 1
-            at += len(batch)
-        self._write_many(data, marks)
-        return Appended(first, offset - 1, append_time)
+        marks = assign_offsets(batches, first, leader_epoch)
+        if not self._write_together(data, marks):
+            for mark, (_, batch) in zip(marks, batches, strict=True):
+                self._write(batch, mark.base_offset, mark.last_offset, mark.max_timestamp)
+        return Appended(first, marks[-1].last_offset, append_time)
 
     def append_replicated(self, data: Buffer) -> Appended:
         """Write batches as their leader stored them: offsets, epochs and gaps stay as they are."""
         if self.stopped is not None:
             raise LogStoppedError(self.directory, self.stopped)
         batches = split(data)
-        offset, at, marks = self.next_offset, 0, []
-        for header, batch in batches:
+        offset = self.next_offset
+        for header, _ in batches:
             if header.base_offset < offset:
                 raise LogError(f"{self.directory} continues at {offset}; the leader sent {header.base_offset}")
             if header.base_offset > offset and not self.state.sparse:
@@ -181,14 +175,14 @@ class PartitionLog:
                 self._guard(self.state.save)
             if header.leader_epoch != self.epochs.latest:
                 self._begin_epoch(header.leader_epoch, header.base_offset)
-            marks.append(Mark(at, header.base_offset, header.last_offset, header.max_timestamp))
             offset = header.next_offset
-            at += len(batch)
-        self._write_many(data, marks)
+        together = self._write_together(data, marks_of(batches))
         for header, batch in batches:
-            if header.producer_id != NO_PRODUCER_ID:
+            if not together:
+                self._write(batch, header.base_offset, header.last_offset, header.max_timestamp)
+            if header.producer_id != NO_PRODUCER_ID:  # before the next one is written: a roll saves a snapshot
                 self._remember(header, batch)
-        return Appended(marks[0].base_offset, offset - 1, NO_TIMESTAMP)
+        return Appended(batches[0][0].base_offset, offset - 1, NO_TIMESTAMP)
 
     def _write(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
         """Bring one batch into the active segment, or into a new one if it does not fit."""
@@ -198,22 +192,20 @@ class PartitionLog:
                 self._chain.active.append(data, last_offset, timestamp)
         except DiskError as error:
             raise self._stop(error) from error
-        self._unflushed_batches += 1
-        self._unflushed_bytes += len(data)
+        unflushed = self._durable.unflushed
+        unflushed.batches += 1
+        unflushed.size_bytes += len(data)
 
-    def _write_many(self, data: Buffer, marks: list[Mark]) -> None:
-        """Bring batches into the active segment with one write if all of them fit, else one by one."""
+    def _write_together(self, data: Buffer, marks: list[Mark]) -> bool:
+        """Bring batches into the active segment with one write; False if not all of them fit."""
         try:
-            fitted = self._chain.active.append_many(data, marks)
+            if not self._chain.active.append_many(data, marks):
+                return False
         except DiskError as error:
             raise self._stop(error) from error
-        if fitted:
-            self._unflushed_batches += len(marks)
-            self._unflushed_bytes += len(data)
-            return
-        view, ends = memoryview(data), [*(mark.at for mark in marks[1:]), len(data)]
-        for mark, end in zip(marks, ends, strict=True):
-            self._write(view[mark.at : end], mark.base_offset, mark.last_offset, mark.max_timestamp)
+        self._durable.unflushed.batches += len(marks)
+        self._durable.unflushed.size_bytes += len(data)
+        return True
 
     def roll(self, base_offset: Offset | None = None) -> None:
         """Seal the active segment and begin another; an empty one stays as it is."""
@@ -223,15 +215,15 @@ class PartitionLog:
             return
         active.seal()
         self._snapshots.save(self.producers, self.next_offset)
-        self._unflushed.append(active)
+        self._durable.unflushed.sealed.append(active)
         self._chain.add(self.backend.create(base))
-        self._names_changed = True
+        self._durable.unflushed.names_changed = True
 
     def roll_if_older(self, now_ms: int) -> None:
-        """Seal an active segment whose first record is older than segment.ms, although nothing new comes."""
+        """Seal an active segment whose first record is too old, although nothing new comes."""
         active = self._chain.active
         first = active.first_timestamp()
-        if active.size_bytes and first != NO_TIMESTAMP and now_ms - first > self.config.segment_ms:
+        if active.size_bytes and first != NO_TIMESTAMP and now_ms - first > self.config.age_max_ms:
             self._guard(self.roll)
 
     def _begin_epoch(self, epoch: int, start: Offset) -> None:
@@ -273,8 +265,11 @@ class PartitionLog:
         segment = self._chain.get(number)
         while segment is not None and segment.base_offset < limit:
             chunk = segment.read(offset, max_bytes, limit, nowait=nowait)
-            if chunk is None or chunk.data:
+            if chunk is None or (chunk.data and (chunk.base_offset <= offset or self.state.sparse)):
                 return chunk
+            if offset < min(segment.next_offset, limit) and not self.state.sparse:
+                missing = f"the records from offset {offset} on are missing"
+                raise DamagedLogError(f"{self.directory}, segment {segment.base_offset}", segment.size_bytes, missing)
             number += 1
             segment = self._chain.get(number)
         return Chunk(memoryview(b""), offset, offset)
@@ -285,9 +280,10 @@ class PartitionLog:
             raise OffsetOutOfRangeError(self.directory, offset, self.log_start, self.next_offset)
         return self._chain.since(offset)[0]
 
-    def segment_after(self, segment: Segment) -> Segment | None:
-        """The next segment, also of one that is not part of the log any more."""
-        return self._chain.after(segment)
+    def segment_after(self, segment: Segment, offset: Offset) -> Segment | None:
+        """Where to read on from `offset` when a segment has no more, though it may not be part of the log any more."""
+        following = self._chain.since(max(offset, segment.next_offset))[0]
+        return following if following is not segment else self._chain.after(segment)
 
     def has_sealed(self, segments: list[Segment]) -> bool:
         """Whether these are still segments of this log, in a row and sealed."""
@@ -311,54 +307,29 @@ class PartitionLog:
 
     def begin_flush(self) -> FlushJob | None:
         """Cover all that is written now; None if all of it is safe, or a flush is under way."""
-        clean = self.flushed_offset == self.next_offset and not self._names_changed
-        if clean or self._flushing is not None:
-            return None
         if self.stopped is not None:
             raise LogStoppedError(self.directory, self.stopped)
-        active, snapshot_offsets = self._chain.active, self._snapshots.begin_sync()
-        job = FlushJob(
-            disk=self._disk,
-            directory=self.directory,
-            sealed=self._unflushed,
-            active=active,
-            snapshots=self._snapshots,
-            snapshot_offsets=snapshot_offsets,
-            sync_names=self.backend.sync_names if self._names_changed or snapshot_offsets else None,
-            point=RecoveryPoint(active.next_offset, active.base_offset, active.size_bytes),
-            turn=self.flush_stats.flushes,
-            batches=self._unflushed_batches,
-            size_bytes=self._unflushed_bytes,
-        )
-        for segment in (*job.sealed, active):
-            segment.hold()
-        self._unflushed, self._unflushed_batches, self._unflushed_bytes = [], 0, 0
-        self._names_changed = False
-        self._flushing = job
-        return job
+        try:
+            return self._durable.begin(self._chain.active)
+        except DiskError as error:
+            raise self._stop(error) from error
 
     def finish_flush(self, job: FlushJob, error: Exception | None = None) -> None:
         """Take a job's result. A failed flush is never tried again: the system may have dropped the pages."""
-        self._flushing = None
-        for segment in (*job.sealed, job.active):
-            segment.release()
-        if error is not None:
-            raise self._stop(error if isinstance(error, DiskError) else DiskError("flush", self.directory, str(error)))
-        if not job.cancelled:
-            self.flushed_offset = job.point.next_offset
-            self._snapshots.finish_sync(job.snapshot_offsets)
-            self.flush_stats.count(job.batches, job.size_bytes, job.seconds)
+        self._guard(self._durable.finish, job, error)
 
     def flush(self) -> None:
         """Return when all that is written is on stable storage. Waits here; a broker uses `GroupFlusher`."""
+        self._guard(self._durable.take_back)
         job = self.begin_flush()
         if job is None:
             return
+        failure: Exception | None = None
         try:
             job.run()
         except DiskError as error:
-            self.finish_flush(job, error)
-        self.finish_flush(job)
+            failure = error
+        self.finish_flush(job, failure)
 
     def checkpoint(self) -> None:
         """Write out what makes the next start after a crash short: index entries and producers."""
@@ -396,21 +367,30 @@ class PartitionLog:
 
     def _let_go(self, count: int) -> Removal:
         gone = self._chain.drop_oldest(count)
-        self._unflushed = [segment for segment in self._unflushed if segment not in gone]
+        self._durable.unflushed.sealed = [segment for segment in self._durable.unflushed.sealed if segment not in gone]
         self.state.log_start = max(self.state.log_start, self._chain.first_offset)
         # Not from the log start: batches before it in the same segment are still read, and checked by their epochs.
         self._guard(self.epochs.truncate_start, self._chain.first_offset)
-        return Removal(self.state, gone)
+        removal = Removal(self.state, gone)
+        self._removals = [earlier for earlier in self._removals if not earlier.done]
+        self._removals.append(removal)
+        return removal
 
     def replace(self, replaced: list[Segment], cleaned_to: Offset) -> None:
-        """Put a compacted segment in the place of those it was made from (`compaction.py`)."""
+        """Put a compacted segment in the place of those it was made from, all of which are flushed."""
+        if self.stopped is not None:
+            raise LogStoppedError(self.directory, self.stopped)
         self._guard(self._replace, replaced, cleaned_to)
 
     def _replace(self, replaced: list[Segment], cleaned_to: Offset) -> None:
         bases = [segment.base_offset for segment in replaced]
+        if self.flushed_segment <= bases[-1]:
+            raise LogError(f"{self.directory}: segment {bases[-1]} is not flushed, it cannot be replaced")
+        # An older point that a power loss may bring back would measure files that are gone.
+        self._durable.set_point(self._durable.point)
         self.state.swap = Swap(bases[0], bases)
         self.state.sparse = True
-        self.state.cleaned_to = cleaned_to
+        self.state.cleaned_to = max(self.state.cleaned_to, cleaned_to)
         self.state.save()  # from here on a start finishes what follows
         self.backend.install_replacement(bases[0], bases)
         segment = self.backend.open(bases[0])
@@ -429,19 +409,21 @@ class PartitionLog:
             self._guard(self._truncate, offset)
 
     def _truncate(self, offset: Offset) -> None:
-        self._cancel_flush()
+        self._durable.take_back()
+        self.cuts += 1
         number = self._chain.find(offset)
         # Until all is done, nothing from here on counts as flushed: a crash in the middle leaves only more to check.
         base = self._chain.since(offset)[0].base_offset
-        set_recovery_point(self._disk, self.directory, RecoveryPoint(base, base, 0))
+        self._durable.set_point(RecoveryPoint(base, base, 0))
         for segment in self._chain.drop_after(number):
             segment.delete()
         self._chain.active.truncate(offset)
-        for segment in self._unflushed:
-            if segment is not self._chain.active and self._chain.holds([segment]):
+        for segment in self._durable.unflushed.sealed:
+            if self._chain.holds([segment]):
                 segment.sync(sealed=True)
         self._chain.active.sync()
-        self.backend.sync_names()
+        self.epochs.truncate_end(self.next_offset)
+        self.reload_producers()
         self._after_cut()
 
     def start_over(self, offset: Offset) -> None:
@@ -449,36 +431,30 @@ class PartitionLog:
         self._guard(self._start_over, offset)
 
     def _start_over(self, offset: Offset) -> None:
-        self._cancel_flush()
-        set_recovery_point(self._disk, self.directory, RecoveryPoint(offset, offset, 0))
+        self._durable.take_back()
+        self.cuts += 1
+        for removal in self._removals:
+            removal.run()  # one that ran later could take files of the new log for those it was to remove
+        self._durable.set_point(RecoveryPoint(offset, offset, 0))
         for segment in reversed(self.segments):
             segment.delete()
+        self._snapshots.clear()
+        self.producers.clear()
+        self.epochs.replace([])
         self._chain = Chain([self.backend.create(offset)])
-        self.backend.sync_names()
         self.state.log_start = offset
         self.state.save()
         self._after_cut()
 
-    def _cancel_flush(self) -> None:
-        """Wait for a flush that runs in another thread, and see that one that has not begun does nothing."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-
     def _after_cut(self) -> None:
         """Bring everything else in line with a log that has become shorter; all of it is on stable storage."""
         end = self.next_offset
-        self._unflushed, self._unflushed_batches, self._unflushed_bytes = [], 0, 0
-        self._names_changed = False
-        self.flushed_offset = end
-        self.epochs.truncate_end(end)
+        self.backend.sync_names()
         if max(self.state.log_start, self.state.cleaned_to) > end:
             self.state.log_start = min(self.state.log_start, end)
             self.state.cleaned_to = min(self.state.cleaned_to, end)
             self.state.save()
-        self.reload_producers()
-        active = self._chain.active
-        point = RecoveryPoint(end, active.base_offset, active.size_bytes)
-        set_recovery_point(self._disk, self.directory, point)
+        self._durable.settle(self._chain.active)
 
     def reload_producers(self) -> None:
         """Learn the producers from the last snapshot and the headers after it."""
@@ -496,30 +472,29 @@ class PartitionLog:
 
     def sync_snapshots(self) -> None:
         """Bring the producer snapshots to stable storage here and now; otherwise the next flush does."""
-        offsets = self._snapshots.begin_sync()
-        self._snapshots.sync(offsets)
-        self.backend.sync_names()
-        self._snapshots.finish_sync(offsets)
+        self._guard(self._durable.sync_snapshots)
 
     def close(self) -> None:
         """Flush, write out everything, give back what is open."""
         if self.stopped is None:
             self.flush()
             self.checkpoint()
-            self._guard(self._sync_indexes)
+            self._guard(self._settle)
         for segment in self._chain:
             segment.close()
 
-    def abandon(self) -> None:
-        """Close without keeping anything: the partition is being deleted."""
-        self._cancel_flush()
-        self.stopped = LogError("it is deleted")
-        for segment in self._chain:
-            segment.close()
-
-    def _sync_indexes(self) -> None:
+    def _settle(self) -> None:
+        """Bring the indexes and snapshots to stable storage, too, so that the next start has nothing to do."""
         active = self._chain.active
         active.sync(sealed=True)
-        self.sync_snapshots()
-        point = RecoveryPoint(self.next_offset, active.base_offset, active.size_bytes, indexed=True)
-        set_recovery_point(self._disk, self.directory, point)
+        self._durable.sync_snapshots()
+        self._durable.set_point(RecoveryPoint(self.next_offset, active.base_offset, active.size_bytes, indexed=True))
+
+    def abandon(self) -> None:
+        """Close without keeping anything: the partition is being deleted, and its names may be used again."""
+        with suppress(DiskError):
+            self._durable.take_back()
+        self.state.abandon()
+        self.stopped = LogDeletedError(f"{self.directory} is deleted")
+        for segment in self._chain:
+            segment.close()

@@ -25,9 +25,13 @@ class Removal:
 
     state: LogState
     segments: list[Segment]
+    done: bool = False
 
     def run(self) -> None:
-        """Make the new log start durable, then remove the files, the oldest first."""
-        self.state.save()
-        for segment in self.segments:
-            segment.delete()
+        """Make the new log start durable, then remove the files, the oldest first. Once is enough."""
+        with self.state.lock:
+            if not self.done and not self.state.abandoned:
+                self.state.save()
+                for segment in self.segments:
+                    segment.delete()
+            self.done = True

@@ -20,28 +20,35 @@ from odradek.model import Offset
 class ReadJob:
     """One read: begun and finished by the log's owner, run anywhere."""
 
-    segment: Segment
+    segments: list[Segment]  # the one that holds the offset, and those up to the next that is not empty
     offset: Offset
     max_bytes: int
     upto: Offset
 
     def run(self) -> Chunk:
-        """Read; empty data if the segment has nothing from there on. Waits for the disk."""
-        chunk = self.segment.read(self.offset, self.max_bytes, self.upto)
-        return chunk if chunk is not None else Chunk(memoryview(b""), self.offset, self.offset)
+        """Read; empty data if there is nothing from there on. Waits for the disk."""
+        for segment in self.segments:
+            chunk = segment.read(self.offset, self.max_bytes, self.upto)
+            if chunk is not None and chunk.data:
+                return chunk
+        return Chunk(memoryview(b""), self.offset, self.offset)
 
     def finish(self) -> None:
-        """Let the segment go."""
-        self.segment.release()
+        """Let the segments go."""
+        for segment in self.segments:
+            segment.release()
 
 
 def begin_read(log: PartitionLog, offset: Offset, max_bytes: int, upto: Offset | None = None) -> ReadJob:
     """Prepare a read that another thread can run."""
-    segment = log.segment_at(offset)
-    while not segment.size_bytes and (following := log.segment_after(segment)) is not None:
-        segment = following
-    segment.hold()
-    return ReadJob(segment, offset, max_bytes, log.next_offset if upto is None else min(upto, log.next_offset))
+    segments = [log.segment_at(offset)]
+    while (following := log.segment_after(segments[-1], offset)) is not None:
+        segments.append(following)
+        if following.size_bytes:
+            break
+    for segment in segments:
+        segment.hold()
+    return ReadJob(segments, offset, max_bytes, log.next_offset if upto is None else min(upto, log.next_offset))
 
 
 class LogReader:
@@ -52,6 +59,7 @@ class LogReader:
         self._log = log
         self._segment = log.segment_at(offset)
         self._segment.hold()
+        self._closed = False
 
     def read(self, max_bytes: int, *, upto: Offset | None = None) -> Chunk:
         """Give the next whole batches and move behind them; empty data at the end of the log."""
@@ -62,7 +70,7 @@ class LogReader:
             if chunk is not None and chunk.data:
                 self.offset = chunk.next_offset
                 return chunk
-            following = self._log.segment_after(self._segment)
+            following = self._log.segment_after(self._segment, self.offset)
             if following is None or following.base_offset >= limit:
                 return Chunk(memoryview(b""), self.offset, self.offset)
             following.hold()
@@ -76,7 +84,9 @@ class LogReader:
 
     def close(self) -> None:
         """Let the segment go."""
-        self._segment.release()
+        if not self._closed:
+            self._closed = True
+            self._segment.release()
 
     def __enter__(self) -> Self:
         return self

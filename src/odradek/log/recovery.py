@@ -16,7 +16,8 @@ from odradek.log.backends.file import FileBackend
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.epochs import NO_EPOCH, LeaderEpochs
 from odradek.log.index import IndexCache
-from odradek.log.log import PartitionLog, Parts
+from odradek.log.log import PartitionLog
+from odradek.log.parts import Parts
 from odradek.log.producers import Producers
 from odradek.log.segment import Backend, BatchCheck, EndOfSegment, Segment
 from odradek.log.snapshots import ProducerSnapshots
@@ -75,6 +76,8 @@ def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[Partiti
     _finish_swap(backend, state)
     point = read_recovery_point(disk, directory)
     bases = backend.find()
+    if not state.known:
+        state.sparse = bool(bases)  # nobody remembers whether compaction was here
     if not bases:
         return _create(parts, config, point), RecoveryReport()
     if point is not None and point.segment not in bases and point.segment > bases[0]:

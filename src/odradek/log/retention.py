@@ -23,15 +23,16 @@ def expired_count(
 ) -> int:
     """How many of the oldest segments can be deleted. The last one, which is active, never can.
 
-    A segment goes when it lies below the log start, or, with cleanup.policy=delete, when the rest of the log is
-    still retention.bytes large without it or its newest record is older than retention.ms. None goes that reaches
-    beyond `upto`.
+    A segment goes when it is empty, when it lies below the log start, or, with cleanup.policy=delete, when the rest
+    of the log is still retention.bytes large without it or its newest record is older than retention.ms. None goes
+    that reaches beyond `upto`.
     """
     count = 0
     size_bytes = sum(segment.size_bytes for segment in segments)
     for segment in segments[:-1]:
         if segment.next_offset > upto or not (
             segment.next_offset <= log_start
+            or (config.deletes and not segment.size_bytes)
             or _over_size(size_bytes - segment.size_bytes, config)
             or _over_age(segment, config, now_ms)
         ):

@@ -41,6 +41,16 @@ class ProducerSnapshots:
         offsets, self._unsynced = self._unsynced, []
         return offsets
 
+    def add_unsynced(self, offsets: list[Offset]) -> None:
+        """Take back what a flush did not do."""
+        self._unsynced[:0] = offsets
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        while self._offsets:
+            self._disk.remove(self._path(self._offsets.pop()))
+        self.safe_offset = 0
+
     def sync(self, offsets: list[Offset]) -> None:
         """Return when these are on stable storage. May run in another thread."""
         for offset in offsets:
@@ -65,6 +75,7 @@ class ProducerSnapshots:
             if offset <= next_offset and producers.restore(self._disk.read_file(self._path(offset)) or b""):
                 return offset
             self._disk.remove(self._path(self._offsets.pop()))
+            self.safe_offset = min(self.safe_offset, self._offsets[-1] if self._offsets else 0)
         producers.clear()
         return None
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
-from threading import Lock
+from threading import RLock
 from typing import NamedTuple
 
 from odradek.disk.interface import Disk
@@ -81,12 +81,15 @@ class LogState:
     swap: Swap | None = None  # to be finished at the next start if it stands there
 
     def __post_init__(self) -> None:
-        self._lock = Lock()  # removals save from another thread
+        self.lock = RLock()  # removals save from another thread
+        self.abandoned = False  # the partition is deleted: nothing may be written under its names any more
         self.known = self._load()
 
     def save(self) -> None:
         """Write all of it durably."""
-        with self._lock:
+        with self.lock:
+            if self.abandoned:
+                return
             text = json.dumps(
                 {
                     "version": 1,
@@ -99,16 +102,21 @@ class LogState:
             )
             self.disk.write_atomic(f"{self.directory}/{STATE_NAME}", text.encode() + b"\n")
 
+    def abandon(self) -> None:
+        """Wait for a removal that runs, and see that none does any more."""
+        with self.lock:
+            self.abandoned = True
+
     def _load(self) -> bool:
         data = self.disk.read_file(f"{self.directory}/{STATE_NAME}")
         if data is None:
             return False
         try:
             fields = json.loads(data)
-            self.log_start = int(fields["log_start"])
-            self.cleaned_to = int(fields["cleaned_to"])
-            self.sparse = bool(fields["sparse"])
-            self.swap = Swap(**fields["swap"]) if fields["swap"] else None
-        except (ValueError, KeyError, TypeError):
+            log_start, cleaned_to = int(fields["log_start"]), int(fields["cleaned_to"])
+            sparse = bool(fields["sparse"])
+            swap = Swap(int(fields["swap"]["base_offset"]), fields["swap"]["replaced"]) if fields["swap"] else None
+        except (ValueError, KeyError, TypeError, OverflowError):
             return False
+        self.log_start, self.cleaned_to, self.sparse, self.swap = log_start, cleaned_to, sparse, swap
         return True

@@ -7,23 +7,25 @@ The store opens, makes and deletes logs and looks after them. It starts no threa
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from odradek.clock import Clock
 from odradek.disk.interface import Disk
 from odradek.log.compaction import CompactionPlan, plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
-from odradek.log.errors import LogError
+from odradek.log.errors import LogError, LogStoppedError
 from odradek.log.flushing import FlushStats
 from odradek.log.index import IndexCache
 from odradek.log.log import PartitionLog
 from odradek.log.outcomes import Removal
 from odradek.log.recovery import RecoveryReport, Shared, open_log
-from odradek.model import TopicPartition, parse_partition_directory, topic_name_problem
+from odradek.model import PARTITION_MAX, Offset, TopicPartition, parse_partition_directory, topic_name_problem
 
 LOCK_NAME = ".lock"
 CLEAN_STOP_NAME = "clean-stop"
-_DELETED = "-delete"
+_DELETED = re.compile(r"\.deleted-[0-9a-f]+-[0-9a-f]+")
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +52,11 @@ class LogStore:
         if self.was_clean:
             disk.remove(f"{directory}/{CLEAN_STOP_NAME}")
             disk.sync_directory(directory)
-        self._open_all()
+        try:
+            self._open_all()
+        except Exception:
+            self._lock.release()
+            raise
 
     def _open_all(self) -> None:
         for entry in sorted(self._disk.list(self.directory)):
@@ -59,7 +65,7 @@ class LogStore:
             partition = parse_partition_directory(entry.name)
             if partition is not None:
                 self._open(partition)
-            elif entry.name.endswith(_DELETED):
+            elif _DELETED.fullmatch(entry.name):
                 self._disk.remove_tree(f"{self.directory}/{entry.name}")
         if self.reports:
             scanned = sum(report.scanned_bytes for report in self.reports.values())
@@ -80,6 +86,8 @@ class LogStore:
     def create(self, partition: TopicPartition) -> PartitionLog:
         """Make the log of a new partition, durably."""
         problem = topic_name_problem(partition.topic)
+        if not 0 <= partition.partition <= PARTITION_MAX:
+            problem = f"there is no partition {partition.partition}: they count from 0 to {PARTITION_MAX}"
         if problem is not None:
             raise LogError(problem)
         if partition in self._logs:
@@ -88,15 +96,15 @@ class LogStore:
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Take a partition away at once and for good; the call that comes back frees its bytes, in any thread."""
-        log = self._logs.pop(partition, None)
+        log = self._logs.get(partition)
         if log is None:
             raise LogError(f"there is no partition {partition}")
-        log.abandon()
         self._deletions += 1
-        path = f"{self.directory}/{partition}"
-        doomed = f"{path}.{self._clock.now_ms():x}-{self._deletions:x}{_DELETED}"
-        self._disk.rename(path, doomed)
+        doomed = f"{self.directory}/.deleted-{self._clock.now_ms():x}-{self._deletions:x}"
+        log.abandon()
+        self._disk.rename(f"{self.directory}/{partition}", doomed)
         self._disk.sync_directory(self.directory)
+        del self._logs[partition]
         return lambda: self._disk.remove_tree(doomed)
 
     def flush_stats(self) -> FlushStats:
@@ -106,25 +114,38 @@ class LogStore:
             total.add(log.flush_stats)
         return total
 
-    def expire(self, partition: TopicPartition) -> Removal | None:
-        """Apply segment.ms and retention to one log; run what comes back, here or in a thread."""
+    def expire(self, partition: TopicPartition, upto: Offset | None = None) -> Removal | None:
+        """Apply segment.ms and retention to one log, up to its high watermark; run what comes back, in any thread."""
         log, now = self._logs[partition], self._clock.now_ms()
         log.roll_if_older(now)
-        return log.expire(now)
+        return log.expire(now, upto)
 
-    def plan_compaction(self, partition: TopicPartition) -> CompactionPlan | None:
-        """Say what compaction should clean in one log now; build it in a thread, then install it."""
-        return plan_compaction(self._logs[partition], self._clock.now_ms(), self.config.log_cleaner_key_map_bytes)
+    def plan_compaction(self, partition: TopicPartition, upto: Offset | None = None) -> CompactionPlan | None:
+        """Say what compaction should clean in one log now; build it in a thread, then install it or drop it.
+
+        Only what is flushed is cleaned, and nothing beyond the last stable offset, `upto`.
+        """
+        log, key_map_bytes = self._logs[partition], self.config.log_cleaner_key_map_bytes
+        return plan_compaction(log, self._clock.now_ms(), key_map_bytes, upto=upto)
 
     def checkpoint(self) -> None:
         """Write out what makes the next start short; call it every log.checkpoint.interval.ms."""
         for log in self._logs.values():
-            log.checkpoint()
+            with suppress(LogStoppedError):  # it has said so, and the others go on
+                log.checkpoint()
 
     def close(self) -> None:
         """Flush and close every log; the marker is left only if none of them failed."""
+        failures: list[LogError] = []
         for log in self._logs.values():
-            log.close()
-        if all(log.stopped is None for log in self._logs.values()):
-            self._disk.write_atomic(f"{self.directory}/{CLEAN_STOP_NAME}", b"1\n")
-        self._lock.release()
+            try:
+                log.close()
+            except LogError as error:
+                failures.append(error)
+        try:
+            if not failures and all(log.stopped is None for log in self._logs.values()):
+                self._disk.write_atomic(f"{self.directory}/{CLEAN_STOP_NAME}", b"1\n")
+        finally:
+            self._lock.release()
+        if failures:
+            raise failures[0]

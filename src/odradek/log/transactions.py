@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from odradek.log.segment import Segment
 from odradek.model import Offset
 from odradek.records.build import ControlType, read_control
@@ -35,7 +37,9 @@ class AbortedTransactions:
         """Whether a batch was written in a transaction that was aborted."""
         if not header.is_transactional or header.is_control:
             return False
-        return any(first <= header.base_offset <= last for first, last in self._ranges.get(header.producer_id, ()))
+        ranges = self._ranges.get(header.producer_id, [])
+        at = bisect_right(ranges, header.base_offset, key=lambda found: found[0]) - 1
+        return at >= 0 and header.base_offset <= ranges[at][1]
 
 
 def _is_abort(segment: Segment, header: BatchHeader) -> bool:

@@ -60,7 +60,8 @@ def _read(segment: FileSegment, offset: Offset, max_bytes: int, upto: Offset, no
     end = min(size, position + wanted)
     if not segment.is_good(position, end):
         return None if nowait else _read_unchecked(segment, offset, max_bytes, upto, entry, end)
-    data = segment.file.read_cached(end - position, position) if nowait else segment.file.read(end - position, position)
+    fetch = segment.file.read_cached if nowait else segment.file.read
+    data = fetch(end - position, position)
     if data is None:
         return None
     at = 0
@@ -73,11 +74,14 @@ def _read(segment: FileSegment, offset: Offset, max_bytes: int, upto: Offset, no
             at += whole
         elif base >= upto:
             return _nothing(offset)
-        elif at + whole > len(data):
-            break
+        elif at + whole > len(data):  # a batch larger than what was read comes alone
+            if position + at + whole > size or not segment.is_good(position + at, position + at + whole):
+                break
+            data = fetch(whole, position + at)
+            return Chunk(memoryview(data), base, base + delta + 1) if data is not None else None
         else:
             return _whole_batches(segment, data, at, max(max_bytes, whole), position, upto, nowait)
-    # A batch larger than what was read, or far from its index entry.
+    # It is far from its index entry, or has not been checked.
     return None if nowait else _read_slowly(segment, offset, upto, min(position + at, size))
 
 
