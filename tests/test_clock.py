@@ -12,16 +12,15 @@ def test_the_system_clock_tells_the_machines_time() -> None:
     before = time.time_ns() // 1_000_000
     now = clock.now_ms()
     assert before <= now <= time.time_ns() // 1_000_000
-    assert clock.monotonic_s() <= clock.monotonic_s()
 
 
 def test_a_manual_clock_moves_only_when_it_is_told_to() -> None:
     manual = ManualClock(5_000)
     clock: Clock = manual
-    assert (clock.now_ms(), clock.monotonic_s()) == (5_000, 5.0)
+    assert clock.now_ms() == 5_000
     assert clock.now_ms() == 5_000
     manual.advance(1_500)
-    assert (clock.now_ms(), clock.monotonic_s()) == (6_500, 6.5)
+    assert clock.now_ms() == 6_500
     manual.advance(0)
     assert clock.now_ms() == 6_500
 

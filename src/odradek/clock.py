@@ -15,20 +15,13 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC: what records are stamped with."""
 
-    def monotonic_s(self) -> float:
-        """Seconds that never go back: what durations are measured with."""
-
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's own clock."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
-
-    def monotonic_s(self) -> float:
-        """Seconds since some fixed point."""
-        return time.monotonic()
 
 
 class ManualClock:
@@ -40,10 +33,6 @@ class ManualClock:
     def now_ms(self) -> int:
         """Milliseconds since 1970, as set."""
         return self._now_ms
-
-    def monotonic_s(self) -> float:
-        """The same time in seconds."""
-        return self._now_ms / 1000
 
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass."""

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from odradek.cli import log as command
 from odradek.cli.main import main
 from odradek.disk.real import RealDisk, RealFile
 from odradek.records.build import ControlType, build_batch, control_batch
@@ -343,13 +342,23 @@ def test_nothing_is_changed_and_no_file_is_opened_for_writing(
 
 
 @pytest.mark.parametrize("action", ["dump", "verify"])
+@pytest.mark.parametrize(
+    ("left", "reason"), [(0, "the file ends here, although it was longer"), (30, "30 bytes are too few for a batch")]
+)
 def test_a_file_that_becomes_shorter_meanwhile_is_told(
-    data: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, action: str
+    data: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, action: str, left: int, reason: str
 ) -> None:
-    size = RealFile.size
-    monkeypatch.setattr(RealFile, "size", lambda file: size(file) + (1000 if file.path.endswith(".log") else 0))
+    shrinking, size_of = data / "orders-1" / SEGMENT, RealFile.size
+
+    def size_then_cut(file: RealFile) -> int:
+        size = size_of(file)
+        if file.path == str(shrinking):
+            os.truncate(shrinking, left)
+        return size
+
+    monkeypatch.setattr(RealFile, "size", size_then_cut)
     assert main(["log", action, str(data)]) == 1
-    assert "it became shorter meanwhile; a broker is at work on it, look again" in "".join(capsys.readouterr())
+    assert f"{shrinking} byte 0: {reason}; " in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("action", ["dump", "verify"])
@@ -366,7 +375,7 @@ def test_an_interrupt_and_a_reader_that_leaves_are_quiet(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command._ReadOnlyFile, "read", interrupt)
+    monkeypatch.setattr(RealFile, "read", interrupt)
     assert main(["log", action, str(data)]) == 128 + signal.SIGINT
     assert capsys.readouterr().err == ""
 

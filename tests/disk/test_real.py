@@ -53,24 +53,14 @@ def test_what_is_appended_can_be_read_in_any_piece(disk: RealDisk, tmp_path: Pat
     assert [file.read(3, at) for at in (0, 2, 7, 9, 20)] == [b"abc", b"cde", b"hi", b"", b""]
 
 
-def test_many_parts_are_appended_in_order_also_more_than_one_call_takes(disk: RealDisk, tmp_path: Path) -> None:
-    file = disk.open(f"{tmp_path}/a", create=True)
-    parts = [b"%d," % number for number in range(2500)]
-    file.append_many(parts)
-    file.append_many([])
-    assert file.read(1 << 20, 0) == b"".join(parts)
-
-
 def test_short_writes_are_finished(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, writev = os.write, os.writev
+    write = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: write(fd, memoryview(data)[:3]))
-    monkeypatch.setattr(os, "writev", lambda fd, parts: writev(fd, [memoryview(b"".join(parts))[:5]]))
     file = disk.open(f"{tmp_path}/a", create=True)
     file.append(b"0123456789")
     file.append(memoryview(b"abcdefg"))
-    file.append_many([b"x" * 4, b"", bytearray(b"y" * 4), memoryview(b"z" * 7)])
     disk.write_atomic(f"{tmp_path}/b", b"0123456789")
-    assert file.read(100, 0) == b"0123456789abcdefg" + b"xxxxyyyyzzzzzzz"
+    assert file.read(100, 0) == b"0123456789abcdefg"
     assert disk.read_file(f"{tmp_path}/b") == b"0123456789"
 
 
@@ -264,9 +254,9 @@ def test_a_small_file_is_replaced_as_a_whole(disk: RealDisk, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [tmp_path / "state"]
 
 
-@pytest.mark.parametrize("call", ["write", "fdatasync", "replace"])
+@pytest.mark.parametrize(("call", "action"), [("write", "write"), ("fdatasync", "write"), ("replace", "rename")])
 def test_a_replacement_that_fails_leaves_the_old_bytes(
-    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, action: str
 ) -> None:
     path = f"{tmp_path}/state"
     disk.write_atomic(path, b"old")
@@ -276,7 +266,7 @@ def test_a_replacement_that_fails_leaves_the_old_bytes(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, refuse)
-        with pytest.raises(DiskError, match="state: Input/output error"):
+        with pytest.raises(DiskError, match=f"cannot {action} {path}.tmp: Input/output error"):
             disk.write_atomic(path, b"new")
     assert disk.read_file(path) == b"old"
     disk.write_atomic(path, b"new")
@@ -323,6 +313,29 @@ def test_overwriting_keeps_what_lies_behind_and_makes_what_is_missing(disk: Real
     disk.overwrite(path, b"ab")
     disk.overwrite(path, b"slot", at=8)
     assert disk.read_file(path) == b"ab345" + bytes(3) + b"slot"
+
+
+def test_a_small_file_is_added_to_cut_and_read_in_part_without_being_kept_open(disk: RealDisk, tmp_path: Path) -> None:
+    path = f"{tmp_path}/index"
+    assert disk.read_range(path, 10, 0) == b"", "there is no such file yet"
+    disk.append_file(path, b"0123")
+    disk.append_file(path, b"456789")
+    assert [disk.read_range(path, 4, at) for at in (0, 3, 8, 10, 99)] == [b"0123", b"3456", b"89", b"", b""]
+    disk.truncate_file(path, 5)
+    disk.append_file(path, b"x")
+    assert disk.read_file(path) == b"01234x"
+    disk.truncate_file(f"{tmp_path}/new", 0)
+    assert disk.read_file(f"{tmp_path}/new") == b""
+    assert disk.open_files == descriptors_below(tmp_path) == 0
+
+
+def test_a_small_file_is_synced_if_it_is_there(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"{tmp_path}/index"
+    disk.append_file(path, b"0123")
+    calls = record_calls(monkeypatch)
+    disk.sync_file(path)
+    disk.sync_file(f"{tmp_path}/none")
+    assert calls == [f"fdatasync {path}"]
 
 
 # Directories.
@@ -392,10 +405,8 @@ def test_only_one_process_can_have_the_lock(disk: RealDisk, tmp_path: Path) -> N
 
 def test_a_full_device_is_named_and_says_what_to_do(disk: RealDisk) -> None:
     full = disk.open("/dev/full")
-    attempts: list[Callable[[], None]] = [lambda: full.append(b"x"), lambda: full.append_many([b"x", b"y"])]
-    for attempt in attempts:
-        with pytest.raises(DiskFullError, match="cannot append to /dev/full: no space is left on the device; free"):
-            attempt()
+    with pytest.raises(DiskFullError, match="cannot append to /dev/full: no space is left on the device; free"):
+        full.append(b"x")
     full.close()
 
 
@@ -413,7 +424,10 @@ def test_every_error_names_the_file_and_what_was_tried(disk: RealDisk, tmp_path:
         f"cannot open {path}: No such file or directory": lambda: missing.append(b"x"),
         f"cannot create {below}: Not a directory": lambda: disk.open(below, create=True),
         f"cannot read {tmp_path}: Is a directory": lambda: disk.read_file(str(tmp_path)),
-        f"cannot write {below}: Not a directory": lambda: disk.write_atomic(below, b""),
+        f"cannot write {below}.tmp: Not a directory": lambda: disk.write_atomic(below, b""),
+        f"cannot write {below}: Not a directory": lambda: disk.overwrite(below, b""),
+        f"cannot append to {below}: Not a directory": lambda: disk.append_file(below, b""),
+        f"cannot truncate {below}: Not a directory": lambda: disk.truncate_file(below, 0),
         f"cannot list {tmp_path}/file: Not a directory": lambda: disk.list(f"{tmp_path}/file"),
         f"cannot rename {path}: No such file or directory": lambda: disk.rename(path, f"{path}2"),
         f"cannot remove {below}: Not a directory": lambda: disk.remove(below),
@@ -438,3 +452,5 @@ def test_a_failed_flush_is_an_error_of_its_own(disk: RealDisk, tmp_path: Path, m
     monkeypatch.setattr(os, "fdatasync", refuse)
     with pytest.raises(DiskError, match=f"cannot flush {tmp_path}/0: Input/output error"):
         file.sync()
+    with pytest.raises(DiskError, match=f"cannot flush {tmp_path}/0: Input/output error"):
+        disk.sync_file(file.path)

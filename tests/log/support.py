@@ -11,7 +11,7 @@ from odradek.config import default_settings
 from odradek.disk.interface import Disk
 from odradek.disk.memory import MemoryDisk
 from odradek.log.backends.file import FileBackend
-from odradek.log.backends.file_segment import FileSegment
+from odradek.log.backends.file_segment import FileSegment, segment_path
 from odradek.log.compaction import plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.index import IndexCache
@@ -289,3 +289,39 @@ def some_batches(draw: st.DrawFn, gaps: bool = True) -> list[Stored]:
         batches.append(stored(base, count, size, START_MS + (base - BASE) * 2 + later))
         base += count
     return batches
+
+
+def takes(
+    before: list[Stored], size: int, last_offset: int, timestamp: int = START_MS, *, many: bool = False, **settings: int
+) -> bool:
+    """Whether a segment takes so many bytes behind what it has; if not, nothing of them may be left in it."""
+    on_disk = SegmentOnDisk(before, together=False, **settings)
+    segment, data = on_disk.segment, bytes(size)
+    wanted = (segment.size_bytes, segment.next_offset)
+    if many:
+        marks = [Mark(0, BASE + 1, BASE + 1, START_MS), Mark(size - 1, BASE + 2, last_offset, timestamp)]
+        taken = segment.append_many(data, marks)
+    else:
+        taken = segment.append(data, last_offset, timestamp)
+    if taken:
+        wanted = (wanted[0] + size, last_offset + 1)
+    assert (segment.size_bytes, segment.next_offset) == wanted
+    assert segment.file.size() == segment.size_bytes
+    return taken
+
+
+def log_with_a_wrong_bit(at: int, interval: int = 4096) -> tuple[FileSegment, bytes]:
+    """A sealed segment of five batches of equal size, a bit of which was flipped between two processes."""
+    on_disk = LogOnDisk(index_interval_bytes=interval)
+    for number in range(5):
+        on_disk.log.append(batch(b"value %d" % number), leader_epoch=7)
+    on_disk.log.roll()
+    on_disk.log.flush()
+    path = segment_path(on_disk.directory, 0, ".log")
+    good = on_disk.disk.read_file(path) or b""
+    broken = bytearray(good)
+    broken[at] ^= 1 << at % 8
+    on_disk.disk.overwrite(path, bytes(broken))
+    segment = on_disk.open().segments[0]
+    assert isinstance(segment, FileSegment)
+    return segment, good

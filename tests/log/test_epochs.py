@@ -47,11 +47,12 @@ class NaiveEpochs:
         return found
 
     def end_of(self, epoch: int) -> EpochEnd:
-        known = [number for number, _ in self.items() if number <= epoch]
-        if not known:
+        """As Kafka's LeaderEpochFileCache.endOffsetFor answers."""
+        if epoch < 0 or epoch > self.latest:
             return EpochEnd(-1, -1)
+        known = [number for number, _ in self.items() if number <= epoch]
         later = [start for number, start in self.items() if number > epoch]
-        return EpochEnd(known[-1], min(later, default=len(self.written)))
+        return EpochEnd(known[-1] if known else epoch, min(later, default=len(self.written)))
 
     def cut(self, offset: int) -> None:
         del self.written[offset:]
@@ -85,7 +86,7 @@ def test_epochs_agree_with_a_list_of_every_offset(history: list[tuple[str, int]]
         assert epochs.latest == naive.latest
         end = len(naive.written)
         assert [epochs.epoch_at(offset) for offset in range(end)] == naive.written
-        for epoch in range(leader + 2):
+        for epoch in range(-1, leader + 2):
             assert epochs.end_of(epoch, end) == naive.end_of(epoch)
 
 
@@ -185,13 +186,21 @@ def test_a_disk_that_fails_is_heard_of() -> None:
 def test_an_offset_before_the_first_epoch_has_none() -> None:
     epochs = epochs_of((2, 10))
     assert [epochs.epoch_at(offset) for offset in (0, 9, 10)] == [-1, -1, 2]
-    assert epochs.end_of(1, 50) == EpochEnd(-1, -1)
-    assert epochs.end_of(2, 50) == EpochEnd(2, 50)
+
+
+def test_the_newest_epoch_ends_where_the_log_ends() -> None:
+    assert epochs_of((2, 10)).end_of(2, 50) == EpochEnd(2, 50)
+
+
+def test_an_epoch_that_wrote_nothing_ends_where_the_one_before_it_did() -> None:
+    assert epochs_of((2, 10), (5, 20)).end_of(4, 50) == EpochEnd(2, 20)
 
 
 def test_an_epoch_older_than_all_known_ends_where_the_first_known_one_begins() -> None:
+    assert epochs_of((2, 10)).end_of(1, 50) == EpochEnd(1, 10)
     assert epochs_of((2, 10), (3, 20)).end_of(1, 50) == EpochEnd(1, 10)
 
 
 def test_an_epoch_that_has_not_begun_has_no_end() -> None:
     assert epochs_of((2, 10), (3, 20)).end_of(4, 50) == EpochEnd(-1, -1)
+    assert epochs_of().end_of(0, 0) == epochs_of().end_of(-1, 0) == EpochEnd(-1, -1)

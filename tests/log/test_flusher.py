@@ -13,7 +13,7 @@ import pytest
 
 from odradek.clock import ManualClock
 from odradek.disk.memory import MemoryDisk, MemoryFile
-from odradek.log.errors import LogStoppedError
+from odradek.log.errors import LogError, LogStoppedError
 from odradek.log.flusher import GroupFlusher
 from odradek.log.log import PartitionLog
 from odradek.log.store import LogStore
@@ -329,9 +329,6 @@ def test_an_error_that_nobody_expected_is_a_failed_flush_too(monkeypatch: pytest
 # The log changes under a waiting answer. A future that nobody ends is an answer that never leaves.
 
 
-FORGOTTEN = "_rest() drops those who wait when there is nothing left to flush"
-
-
 def test_an_answer_comes_when_the_owner_has_flushed_by_itself() -> None:
     async def scenario() -> None:
         log = LogOnDisk().log
@@ -344,16 +341,48 @@ def test_an_answer_comes_when_the_owner_has_flushed_by_itself() -> None:
     run(scenario)
 
 
-def test_an_answer_fails_when_its_records_are_truncated() -> None:
+def cut(log: PartitionLog) -> None:
+    log.truncate(0)
+
+
+def cut_and_go_on(log: PartitionLog) -> None:
+    log.truncate(0)
+    append(log, b"another record at the same offset")
+
+
+def begin_elsewhere(log: PartitionLog) -> None:
+    log.start_over(100)
+
+
+@pytest.mark.parametrize("change", [cut, cut_and_go_on, begin_elsewhere])
+def test_an_answer_fails_when_its_records_are_cut(change: Callable[[PartitionLog], None]) -> None:
+    async def scenario() -> None:
+        log = LogOnDisk().log
+        flusher = GroupFlusher(1)
+        future = flusher.flushed(log, append(log))
+        change(log)
+        with pytest.raises(LogError, match="orders-0 was cut before these records were flushed"):
+            await future
+        await flusher.flushed(log, append(log))  # and the log goes on
+        await flusher.close()
+
+    run(scenario)
+
+
+def test_an_answer_fails_when_its_records_are_cut_behind_a_flush_under_way() -> None:
     async def scenario() -> None:
         disk = SlowDisk()
         log = LogOnDisk(disk).log
         flusher = GroupFlusher(1)
+        disk.close_gate()
         future = flusher.flushed(log, append(log))
-        log.truncate(0)
+        await disk.arrived.get()
+        disk.gate.set()
+        log.truncate(0)  # waits for the flush, which has brought the record to the disk in vain
+        append(log)
+        with pytest.raises(LogError, match="was cut"):
+            await future
         await flusher.close()
-        assert future.done()
-        assert future.exception() is not None
 
     run(scenario)
 

@@ -1,4 +1,8 @@
-"""Bounds: a thousand partitions of ten segments each open in seconds and in little memory, also after a crash."""
+"""Bounds: a thousand partitions of ten segments each open in seconds and in little memory, also after a crash.
+
+What the disk takes for a flush is not ours, and differs from one minute to the next where others use it, too. So the
+processor's time is bounded, and the number of flushes that are waited for.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +11,48 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from odradek.clock import SystemClock
 from odradek.disk.real import RealDisk
-from tests.log.support import LogOnDisk, batch
+from odradek.log.store import open_store
+from odradek.model import TopicPartition
+from tests.log.support import LogOnDisk, batch, log_config, store_config, values_of
 
 PARTITIONS = 1_000
 SEGMENTS = 10
-SECONDS_MAX = 10.0
+PROCESSOR_SECONDS_MAX = 10.0
+FLUSHES_MAX = {"stopped in good order": 1, "killed": 3 * PARTITIONS}  # the recovery point, its name, the last segment
 MEMORY_BYTES_MAX = 200 * 1024 * 1024
 BATCHES_A_SEGMENT = 8
 
 MEASURE = """
-import json, resource, sys, time
+import json, os, resource, sys, time
 from odradek.clock import SystemClock
-from odradek.disk.real import RealDisk
-from odradek.log.store import LogStore
+from odradek.log.store import open_store
 from tests.log.support import log_config, records_of, store_config
 
-begin = time.perf_counter()
-store = LogStore(RealDisk(), sys.argv[1], store_config(), SystemClock(), lambda _: log_config())
-seconds = time.perf_counter() - begin
+flushes = []
+
+def counted(call):
+    def flush(descriptor):
+        flushes.append(call.__name__)
+        call(descriptor)
+    return flush
+
+os.fsync, os.fdatasync = counted(os.fsync), counted(os.fdatasync)
+begin, begin_processor = time.perf_counter(), time.process_time()
+store = open_store(sys.argv[1], store_config(), SystemClock(), lambda _: log_config())
+seconds, processor_seconds = time.perf_counter() - begin, time.process_time() - begin_processor
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 logs = list(store.logs.values())
 print(json.dumps({
     "seconds": seconds,
+    "processor_seconds": processor_seconds,
+    "flushes": len(flushes),
     "peak_bytes": peak,
     "partitions": len(logs),
     "segments": sum(len(log.segments) for log in logs),
@@ -71,8 +90,9 @@ def copy_partition(template: Path, target: Path) -> None:
             shutil.copy(path, target / path.name)
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["stopped in good order", "killed"])
-def test_a_thousand_partitions_open_in_seconds_and_little_memory(tmp_path: Path, clean: bool) -> None:
+@pytest.mark.parametrize("end", ["stopped in good order", "killed"])
+def test_a_thousand_partitions_open_in_seconds_and_little_memory(tmp_path: Path, end: str) -> None:
+    clean = end == "stopped in good order"
     template, data = tmp_path / "template-0", tmp_path / "data"
     make_template(template, clean=clean)
     data.mkdir()
@@ -91,10 +111,41 @@ def test_a_thousand_partitions_open_in_seconds_and_little_memory(tmp_path: Path,
     assert output.returncode == 0, output.stderr
     found = json.loads(output.stdout)
     megabytes = found["peak_bytes"] / 1024**2
-    print(f"{PARTITIONS} partitions, {found['segments']} segments: {found['seconds']:.2f} s, {megabytes:.0f} MB")
+    print(
+        f"{PARTITIONS} partitions, {found['segments']} segments: {found['seconds']:.2f} s, of the processor"
+        f" {found['processor_seconds']:.2f} s, {found['flushes']} flushes, {megabytes:.0f} MB"
+    )
     assert (found["partitions"], found["segments"]) == (PARTITIONS, PARTITIONS * SEGMENTS)
     assert found["offsets"] == [SEGMENTS * BATCHES_A_SEGMENT + 1]
     assert found["scanned"] == (0 if clean else PARTITIONS)
     assert (found["first"], found["last"]) == (BATCHES_A_SEGMENT, 1)
-    assert found["seconds"] < SECONDS_MAX
+    assert found["processor_seconds"] < PROCESSOR_SECONDS_MAX
+    assert found["flushes"] <= FLUSHES_MAX[end]
     assert found["peak_bytes"] < MEMORY_BYTES_MAX
+
+
+def open_segments_below(directory: Path) -> int:
+    """How many segments this process has open, as the system counts them."""
+    count = 0
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(link.readlink())
+        except FileNotFoundError:  # the descriptor that lists the others
+            continue
+        count += target.startswith(str(directory)) and target.endswith(".log")
+    return count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the system lists a process's descriptors")
+def test_a_store_keeps_no_more_segments_open_than_its_setting_says(tmp_path: Path) -> None:
+    config = replace(store_config(), log_open_files_max=8)
+    store = open_store(str(tmp_path), config, SystemClock(), lambda _: log_config())
+    logs = [store.create(TopicPartition("topic", number)) for number in range(30)]
+    most = 0
+    for number, log in enumerate(logs):
+        log.append(batch(b"%d" % number))
+        most = max(most, open_segments_below(tmp_path))
+    assert most == 8
+    assert [values_of(log) for log in logs] == [[b"%d" % number] for number in range(30)]
+    store.close()
+    assert open_segments_below(tmp_path) == 0

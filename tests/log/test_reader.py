@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from odradek.disk.interface import Disk
 from odradek.disk.memory import MemoryDisk
 from odradek.disk.real import RealDisk
+from odradek.log.backends.file_segment import segment_path
 from odradek.log.compaction import plan_compaction
-from odradek.log.errors import OffsetOutOfRangeError
+from odradek.log.errors import DamagedLogError, OffsetOutOfRangeError
 from odradek.log.log import PartitionLog
 from odradek.log.reader import LogReader, ReadJob, begin_read
 from odradek.log.segment import Chunk
+from odradek.log.state import STATE_NAME
 from tests.log.support import LogOnDisk, batch, records_of
 
 OPEN_FILES_MAX = 8
@@ -188,10 +190,7 @@ def compact(on_disk: LogOnDisk) -> None:
     assert plan.install(on_disk.log)
 
 
-MERGED = pytest.mark.xfail(strict=True, reason="segment_after goes by base offsets: it steps over a merged one")
-
-
-@pytest.mark.parametrize("start", [pytest.param(0, marks=MERGED), pytest.param(2, marks=MERGED), 4])
+@pytest.mark.parametrize("start", [0, 2, 4])
 def test_a_reader_misses_nothing_when_compaction_merges_the_segment_it_stands_in(start: int) -> None:
     on_disk = compacted_log()
     with LogReader(on_disk.log, start) as reader:
@@ -224,6 +223,45 @@ def test_a_reader_steps_over_what_compaction_removed() -> None:
     for offset in range(17):
         with LogReader(log, offset) as reader:
             assert offsets(*reader) == [number for number in (0, *range(5, 17)) if number >= offset]
+
+
+# Records that are missing.
+
+
+def log_that_lost_records() -> LogOnDisk:
+    """Two segments of three batches, the first of which lost its last one: what is left of it is whole."""
+    on_disk = LogOnDisk()
+    fill(on_disk.log, 2)
+    on_disk.log.close()
+    on_disk.disk.open(segment_path(on_disk.directory, 0, ".log")).truncate(2 * len(batch(b"0")))
+    return on_disk
+
+
+def test_records_that_are_missing_are_not_stepped_over_by_anybody() -> None:
+    log = log_that_lost_records().open()
+    missing = "orders-0, segment 0 is damaged at byte [0-9]+: the records from offset 2 on are missing"
+    with pytest.raises(DamagedLogError, match=missing):
+        log.read(2, 1)
+    with LogReader(log, 0) as reader:
+        assert offsets(reader.read(1 << 20)) == [0, 1]
+        with pytest.raises(DamagedLogError, match=missing):
+            reader.read(1 << 20)
+    job = begin_read(log, 2, 1)
+    with pytest.raises(DamagedLogError, match=missing):
+        job.run()
+    job.finish()
+    assert offsets(run_in_thread(begin_read(log, 3, 1))) == [3], "what is there is served"
+
+
+def test_a_log_that_forgot_whether_it_was_compacted_may_have_gaps() -> None:
+    on_disk = log_that_lost_records()
+    on_disk.disk.remove(f"{on_disk.directory}/{STATE_NAME}")
+    log = on_disk.open()
+    read = log.read(2, 1)
+    assert read is not None and offsets(read) == [3]
+    with LogReader(log, 0) as reader:
+        assert offsets(*reader) == [0, 1, 3, 4, 5]
+    assert offsets(run_in_thread(begin_read(log, 2, 1))) == [3]
 
 
 # Jobs for other threads.

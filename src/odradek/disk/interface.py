@@ -6,7 +6,6 @@ Nothing is durable until it is synced: a file's bytes by `File.sync`, a name (cr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -27,9 +26,6 @@ class File(Protocol):
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end; after an error the file may hold a part of it."""
-
-    def append_many(self, parts: Sequence[Buffer]) -> None:
-        """Write all parts one after the other at the end, with as few calls as the system allows."""
 
     def read(self, length: int, at: int) -> bytes:
         """Read `length` bytes at `at`; fewer only at the end of the file. May wait for the disk."""

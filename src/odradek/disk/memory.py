@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from odradek.disk.errors import DiskError, LockedError, disk_error
 from odradek.disk.interface import Buffer, Entry
@@ -123,10 +123,6 @@ class MemoryFile:
         self._node.write(at, bytes(data[:room]))
         if room < len(data):
             raise disk_error("append to", self.path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-
-    def append_many(self, parts: Sequence[Buffer]) -> None:
-        """Write all parts one after the other at the end."""
-        self.append(b"".join(parts))
 
     def read(self, length: int, at: int) -> bytes:
         """Read `length` bytes at `at`; fewer only at the end of the file."""

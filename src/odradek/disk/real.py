@@ -13,14 +13,13 @@ import resource
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from odradek.disk.errors import DiskError, LockedError, disk_error
 from odradek.disk.interface import Buffer, Entry
 
 _CLOSED = -1
-_IOV_MAX = 1024  # buffers that one writev takes
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -81,22 +80,6 @@ class RealFile:
                 _write_all(descriptor, memoryview(data)[written:])
         except OSError as error:
             raise disk_error("append to", self.path, error) from error
-
-    def append_many(self, parts: Sequence[Buffer]) -> None:
-        """Write all parts one after the other at the end."""
-        for start in range(0, len(parts), _IOV_MAX):
-            self._write_vector(parts[start : start + _IOV_MAX])
-
-    def _write_vector(self, parts: Sequence[Buffer]) -> None:
-        descriptor = self.open_descriptor()
-        try:
-            written = os.writev(descriptor, parts)
-        except OSError as error:
-            raise disk_error("append to", self.path, error) from error
-        for part in parts:  # a short write is rare: finish the rest part by part
-            if written < len(part):
-                self.append(memoryview(part)[written:])
-            written = max(0, written - len(part))
 
     def read(self, length: int, at: int) -> bytes:
         """Read `length` bytes at `at`; fewer only at the end of the file."""

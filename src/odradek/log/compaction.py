@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from odradek.log.errors import DamagedLogError, LogError
 from odradek.log.keymap import KeyMap
 from odradek.log.log import PartitionLog
-from odradek.log.segment import Backend, Segment
+from odradek.log.segment import Backend, Placed, Segment
 from odradek.log.transactions import AbortedTransactions
 from odradek.model import Offset
 from odradek.records.build import rebuild_batch
+from odradek.records.errors import RecordError
 from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, iter_headers, read_header
 from odradek.records.parse import iter_keys, parse_batch
 from odradek.records.record import Record
@@ -38,6 +40,7 @@ class CompactionStats:
 class CompactionPlan:
     """Which segments are cleaned and how; holds them until `install` or `drop`."""
 
+    directory: str
     backend: Backend
     segments: list[Segment]  # sealed, in a row, from the start of the log
     behind: list[Segment]  # what follows: only asked how transactions ended
@@ -71,16 +74,25 @@ class CompactionPlan:
         for segment in self.segments:
             if segment.next_offset <= self.dirty_from:
                 continue
-            for header, batch in _batches(segment):
+            for placed, batch in _batches(segment):
+                header = placed.header
                 if header.last_offset < self.dirty_from or header.is_control or aborted.has(header):
                     continue
                 if not keys.has_room_for(header.record_count):
                     self.dirty_to = header.base_offset
                     return keys
-                for offset, _, key, _ in iter_keys(batch, size_max=BATCH_BYTES_MAX):
-                    if key is not None:
-                        keys.put(key, offset)
+                try:
+                    for offset, _, key, _ in iter_keys(batch, size_max=BATCH_BYTES_MAX):
+                        if key is not None:
+                            keys.put(key, offset)
+                except RecordError as error:
+                    raise self.damage(segment, placed, error) from error
         return keys
+
+    def damage(self, segment: Segment, placed: Placed, error: RecordError) -> DamagedLogError:
+        """Say which batch cannot be cleaned."""
+        reason = str(error).replace("batch at byte 0 ", "the batch ")
+        return DamagedLogError(f"{self.directory}, segment {segment.base_offset}", placed.position, reason)
 
     def _grouped(self) -> Iterator[list[Segment]]:
         """Neighbours that fit into one segment together, so that many small ones do not stay for ever."""
@@ -135,6 +147,7 @@ def plan_compaction(
     for segment in (*segments, *behind):
         segment.hold()
     return CompactionPlan(
+        directory=log.directory,
         backend=log.backend,
         segments=segments,
         behind=behind,
@@ -191,11 +204,16 @@ class _Cleaner:
         replacement.hold()
         try:
             for segment in group:
-                for header, batch in _batches(segment):
-                    cleaned = self._clean_batch(header, batch)
-                    if cleaned is not None:
-                        data, timestamp = cleaned
-                        replacement.append(data, header.last_offset, timestamp)
+                for placed, batch in _batches(segment):
+                    try:
+                        cleaned = self._clean_batch(placed.header, batch)
+                    except RecordError as error:
+                        raise self._plan.damage(segment, placed, error) from error
+                    if cleaned is not None and not replacement.append(
+                        cleaned[0], placed.header.last_offset, cleaned[1]
+                    ):  # what the replacement refused would be lost
+                        place = f"{self._plan.directory}, segment {replacement.base_offset}"
+                        raise LogError(f"{place} would become too large: it is not cleaned")
             replacement.seal()
             replacement.sync(sealed=True)
         finally:
@@ -267,13 +285,14 @@ class _Cleaner:
         return rebuilt, read_header(rebuilt).max_timestamp
 
 
-def _batches(segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _batches(segment: Segment) -> Iterator[tuple[Placed, memoryview]]:
     """The batches of a segment with their bytes."""
-    offset, end = segment.base_offset, segment.next_offset
+    offset, end, position = segment.base_offset, segment.next_offset, 0
     while True:
         chunk = segment.read(offset, READ_BYTES, end)
         if chunk is None or not chunk.data:
             return
         for at, header in iter_headers(chunk.data):
-            yield header, chunk.data[at : at + header.size_bytes]
+            yield Placed(position, header), chunk.data[at : at + header.size_bytes]
+            position += header.size_bytes
         offset = chunk.next_offset

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
+from typing import NamedTuple
 
 from odradek.log.errors import LogDeletedError, LogError, LogStoppedError
 from odradek.log.flushing import FlushJob
@@ -20,6 +21,23 @@ from odradek.model import Offset
 Failed = Callable[[PartitionLog, LogStoppedError], None]
 
 
+class _Waiter(NamedTuple):
+    """Somebody who wants to know when all below an offset is safe."""
+
+    offset: Offset
+    cuts: int  # of the log, when it was asked
+    future: asyncio.Future[None]
+
+    def fail(self, error: LogError) -> None:
+        """Tell that it never will be, or that nobody knows."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+def _cut(log: PartitionLog) -> LogError:
+    return LogError(f"{log.directory} was cut before these records were flushed")
+
+
 class GroupFlusher:
     """Flushes logs on demand. Made and used on one event loop."""
 
@@ -27,7 +45,7 @@ class GroupFlusher:
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
         self._busy: set[PartitionLog] = set()  # a flush is scheduled or under way
-        self._waiting: dict[PartitionLog, deque[tuple[Offset, asyncio.Future[None]]]] = {}
+        self._waiting: dict[PartitionLog, deque[_Waiter]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._jobs: SimpleQueue[tuple[PartitionLog, FlushJob] | None] = SimpleQueue()
@@ -43,7 +61,7 @@ class GroupFlusher:
         elif log.stopped is not None:
             future.set_exception(LogStoppedError(log.directory, log.stopped))
         else:
-            self._waiting.setdefault(log, deque()).append((offset, future))
+            self._waiting.setdefault(log, deque()).append(_Waiter(offset, log.cuts, future))
             self.request(log)
         return future
 
@@ -66,10 +84,8 @@ class GroupFlusher:
             return
         # Somebody flushed it already, or cut off what was waited for.
         self._answer(log)
-        gone = LogError(f"{log.directory} was cut before these records were flushed")
-        for _, future in self._waiting.get(log, ()):
-            if not future.done():
-                future.set_exception(gone)
+        for waiter in self._waiting.get(log, ()):
+            waiter.fail(_cut(log))
         self._rest(log)
 
     def _work(self) -> None:
@@ -96,10 +112,12 @@ class GroupFlusher:
     def _answer(self, log: PartitionLog) -> bool:
         """Tell those whose records are safe; say whether others still wait."""
         waiting = self._waiting.get(log)
-        while waiting and waiting[0][0] <= log.flushed_offset:
-            future = waiting.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+        while waiting and (waiting[0].offset <= log.flushed_offset or waiting[0].cuts != log.cuts):
+            waiter = waiting.popleft()
+            if waiter.cuts != log.cuts:  # at this offset other records may stand by now
+                waiter.fail(_cut(log))
+            elif not waiter.future.done():
+                waiter.future.set_result(None)
         return bool(waiting)
 
     def _rest(self, log: PartitionLog) -> None:
@@ -109,9 +127,8 @@ class GroupFlusher:
             self._idle.set()
 
     def _fail(self, log: PartitionLog, error: LogStoppedError) -> None:
-        for _, future in self._waiting.get(log, ()):
-            if not future.done():
-                future.set_exception(error)
+        for waiter in self._waiting.get(log, ()):
+            waiter.fail(error)
         self._rest(log)
         if self._on_failure is not None and not isinstance(error.cause, LogDeletedError):
             self._on_failure(log, error)

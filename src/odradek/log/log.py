@@ -26,7 +26,7 @@ from odradek.log.segment import Chunk, Mark, Segment, TimestampOffset
 from odradek.log.state import RecoveryPoint, Swap
 from odradek.model import Offset
 from odradek.records.build import read_control
-from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, check_batch, stamp_offset
+from odradek.records.header import LENGTH_OVERHEAD, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, check_batch, stamp_header
 from odradek.records.parse import parse_batch
 
 _CONTROL_BYTES_MAX = 1 << 16
@@ -122,7 +122,7 @@ class PartitionLog:
             append_time = self._clock.now_ms()
             stamp_times(data, append_time)
         header = check_batch(data)
-        if header.size_bytes != len(data):
+        if header[1] + LENGTH_OVERHEAD != len(data):
             return self._append_many(data, leader_epoch, append_time)
         return self._append_one(data, header, leader_epoch, append_time)
 
@@ -137,7 +137,7 @@ class PartitionLog:
         last = base + header.last_offset_delta
         if leader_epoch != self.epochs.latest:
             self._begin_epoch(leader_epoch, base)
-        stamp_offset(data, base, leader_epoch)
+        stamp_header(data, header, base, leader_epoch)
         self._write(data, base, last, header.max_timestamp)
         if idempotent:
             self._remember(header._replace(base_offset=base), data)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from odradek.log.errors import DamagedLogError
 from odradek.log.log import PartitionLog
 from odradek.log.segment import Chunk, Segment
 from odradek.model import Offset
@@ -24,11 +25,15 @@ class ReadJob:
     offset: Offset
     max_bytes: int
     upto: Offset
+    directory: str  # of the log
+    sparse: bool  # compaction may have removed what is not there
 
     def run(self) -> Chunk:
         """Read; empty data if there is nothing from there on. Waits for the disk."""
         for segment in self.segments:
             chunk = segment.read(self.offset, self.max_bytes, self.upto)
+            if not self.sparse:
+                _refuse_gap(self.directory, segment, chunk, self.offset, self.upto)
             if chunk is not None and chunk.data:
                 return chunk
         return Chunk(memoryview(b""), self.offset, self.offset)
@@ -48,7 +53,17 @@ def begin_read(log: PartitionLog, offset: Offset, max_bytes: int, upto: Offset |
             break
     for segment in segments:
         segment.hold()
-    return ReadJob(segments, offset, max_bytes, log.next_offset if upto is None else min(upto, log.next_offset))
+    limit = log.next_offset if upto is None else min(upto, log.next_offset)
+    return ReadJob(segments, offset, max_bytes, limit, log.directory, log.state.sparse)
+
+
+def _refuse_gap(directory: str, segment: Segment, chunk: Chunk | None, offset: Offset, upto: Offset) -> None:
+    """Do not step over records that a segment should have and has not, in a log that was never compacted."""
+    if not segment.base_offset <= offset < min(segment.next_offset, upto):
+        return
+    if chunk is None or not chunk.data or chunk.base_offset > offset:
+        missing = f"the records from offset {offset} on are missing"
+        raise DamagedLogError(f"{directory}, segment {segment.base_offset}", segment.size_bytes, missing)
 
 
 class LogReader:
@@ -67,6 +82,8 @@ class LogReader:
         limit = end if upto is None else min(upto, end)
         while True:
             chunk = self._segment.read(self.offset, max_bytes, limit)
+            if not self._log.state.sparse:
+                _refuse_gap(self._log.directory, self._segment, chunk, self.offset, limit)
             if chunk is not None and chunk.data:
                 self.offset = chunk.next_offset
                 return chunk

@@ -82,15 +82,13 @@ def scan(
     file: File, start: int, end: int, check: BatchCheck, expected: Offset | None, *, crc: bool = True
 ) -> Iterator[Placed]:
     """Yield each batch between two positions; DamagedLogError names the first that is not what was written."""
-    position, wanted = start, BLOCK_BYTES
+    position, wanted, shortened = start, BLOCK_BYTES, False
     while position < end:
         wanted = min(wanted, end - position)
         block = file.read(wanted, position)
         view, length = memoryview(block), len(block)
         if length < wanted:
-            end = position + length  # it was cut meanwhile: what is gone is not waited for
-            if not length:
-                raise DamagedLogError(file.path, position, "the file ends here, although it was longer")
+            end, shortened = position + length, True  # it was cut meanwhile: what is gone is not waited for
         at, wanted = 0, BLOCK_BYTES
         while at < length:
             # As fast as it can be, since recovery waits for it: a look by position here, a word on what is wrong there.
@@ -109,6 +107,8 @@ def scan(
             wanted = _more_bytes(file, view, at, position, end)
             break
         position += at
+    if shortened:
+        raise DamagedLogError(file.path, position, "the file ends here, although it was longer")
 
 
 def _more_bytes(file: File, block: memoryview, at: int, position: int, end: int) -> int:

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from odradek.clock import Clock
 from odradek.disk.interface import Disk
+from odradek.disk.real import RealDisk
 from odradek.log.compaction import CompactionPlan, plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.errors import LogError, LogStoppedError
@@ -25,7 +26,7 @@ from odradek.model import PARTITION_MAX, Offset, TopicPartition, parse_partition
 
 LOCK_NAME = ".lock"
 CLEAN_STOP_NAME = "clean-stop"
-_DELETED = re.compile(r"\.deleted-[0-9a-f]+-[0-9a-f]+")
+_DELETED = re.compile(r"\.deleted-[0-9a-f]+-0[0-9a-f]{15}")  # the 0: no partition of a topic `.deleted-...` has it
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class LogStore:
         if log is None:
             raise LogError(f"there is no partition {partition}")
         self._deletions += 1
-        doomed = f"{self.directory}/.deleted-{self._clock.now_ms():x}-{self._deletions:x}"
+        doomed = f"{self.directory}/.deleted-{self._clock.now_ms():x}-{self._deletions:016x}"
         log.abandon()
         self._disk.rename(f"{self.directory}/{partition}", doomed)
         self._disk.sync_directory(self.directory)
@@ -149,3 +150,8 @@ class LogStore:
             self._lock.release()
         if failures:
             raise failures[0]
+
+
+def open_store(directory: str, config: StoreConfig, clock: Clock, config_of: Callable[[str], LogConfig]) -> LogStore:
+    """Open the logs of a directory of this machine, with no more files open than log.open.files.max says."""
+    return LogStore(RealDisk(config.log_open_files_max), directory, config, clock, config_of)

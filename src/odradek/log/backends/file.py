@@ -7,15 +7,17 @@ place of those it was made from. What is inside the files is `file_segment`'s.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from odradek.disk.interface import Disk
-from odradek.log.backends.file_segment import INDEX, LOG, TIME_INDEX, FileSegment, segment_path
+from odradek.log.backends.file_segment import INDEX, LOG, POSITION_MAX, TIME_INDEX, FileSegment, segment_path
 from odradek.log.config import LogConfig
 from odradek.log.index import IndexCache
 from odradek.log.segment import BatchCheck
 from odradek.model import Offset
 
 CLEANED = ".cleaned"  # a replacement that compaction writes
+_NEVER_MS = 1 << 64  # beyond every timestamp
 
 _SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex)(?P<cleaned>\.cleaned)?")
 
@@ -56,6 +58,16 @@ class FileBackend:
     def create_replacement(self, base_offset: Offset) -> FileSegment:
         """Make a segment beside the log, for compaction to fill."""
         segment = self._make(base_offset, CLEANED)
+        # No setting limits it: what it refused would be lost, although the segments it replaces held it.
+        segment.configure(
+            replace(
+                self._config,
+                segment_bytes=POSITION_MAX,
+                segment_ms=_NEVER_MS,
+                max_compaction_lag_ms=_NEVER_MS,
+                segment_index_bytes=POSITION_MAX,
+            )
+        )
         segment.indexes.make_files()
         return segment
 

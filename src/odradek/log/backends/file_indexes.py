@@ -12,7 +12,7 @@ from threading import RLock
 from typing import NamedTuple
 
 from odradek.disk.interface import Disk
-from odradek.log.index import IndexCache, OffsetIndex, TimeIndex
+from odradek.log.index import TAIL_ENTRIES_MAX, IndexCache, OffsetIndex, TimeIndex
 from odradek.log.segment import Placed
 from odradek.model import Offset
 from odradek.records.header import NO_TIMESTAMP
@@ -39,6 +39,7 @@ class SegmentIndexes:
         "_loaded",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_room",
         "first_timestamp",
         "full",
         "lock",
@@ -57,6 +58,7 @@ class SegmentIndexes:
         self.full = False  # no more entries fit: the segment must be rolled
         self._interval_bytes = 0
         self._entries_max = 1
+        self._room = 0  # entries until the next look at whether there is room
         self._indexed_position = 0  # of the last batch that has an entry
         self._loaded = False  # whether the next three are known; of a sealed segment only when somebody asks
         self._max_timestamp = NO_TIMESTAMP
@@ -68,10 +70,18 @@ class SegmentIndexes:
         self._interval_bytes = interval_bytes
         # The time index, whose entries are larger, has never more of them than the offset index.
         self._entries_max = max(1, bytes_max // self.times.entry_bytes)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Write out a full block of entries, and see whether more of them may come."""
+        if len(self.offsets.tail.keys) >= TAIL_ENTRIES_MAX:
+            self.offsets.write_out()
         self.full = len(self.offsets) >= self._entries_max
+        self._room = min(TAIL_ENTRIES_MAX - len(self.offsets.tail.keys), self._entries_max - len(self.offsets))
 
     def start_empty(self) -> None:
         """Begin with nothing noted."""
+        self._make_room()
         self._indexed_position = 0
         self._loaded = True
         self._entered_timestamp = NO_TIMESTAMP
@@ -86,8 +96,12 @@ class SegmentIndexes:
             self._max_timestamp_offset = last_offset
         if position - self._indexed_position >= self._interval_bytes:
             self._indexed_position = position
-            if self.offsets.append(last_offset - self._base_offset, position) >= self._entries_max:
-                self.full = True
+            keys, positions = self.offsets.tail
+            keys.append(last_offset - self._base_offset)
+            positions.append(position)
+            self._room -= 1
+            if self._room <= 0:
+                self._make_room()
             if self._max_timestamp > self._entered_timestamp:
                 self._enter_time()
         if not position:
@@ -145,7 +159,7 @@ class SegmentIndexes:
             self.times.cut(self.times.count_below_offset(next_offset - self._base_offset))
         last, last_time = self.offsets.last(), self.times.last()
         self._loaded = True
-        self.full = len(self.offsets) >= self._entries_max
+        self._make_room()
         self._indexed_position = last[1] if last is not None else 0
         self._max_timestamp = self._entered_timestamp = last_time[0] if last_time is not None else NO_TIMESTAMP
         self._max_timestamp_offset = self._base_offset + (last_time[1] if last_time is not None else 0)

@@ -46,7 +46,9 @@ def read_segment(segment: FileSegment, offset: Offset, max_bytes: int, upto: Off
         return _read_slowly(segment, offset, upto, position)
 
 
-def _read(segment: FileSegment, offset: Offset, max_bytes: int, upto: Offset, nowait: bool) -> Chunk | None:
+def _read(  # noqa: PLR0912 - the way of every fetch, in one piece
+    segment: FileSegment, offset: Offset, max_bytes: int, upto: Offset, nowait: bool
+) -> Chunk | None:
     entry = segment.indexes.offsets.floor(offset - segment.base_offset, nowait=nowait)
     if entry is None:
         return None
@@ -78,9 +80,15 @@ def _read(segment: FileSegment, offset: Offset, max_bytes: int, upto: Offset, no
             if position + at + whole > size or not segment.is_good(position + at, position + at + whole):
                 break
             data = fetch(whole, position + at)
-            return Chunk(memoryview(data), base, base + delta + 1) if data is not None else None
+            if data is None:
+                return None
+            if len(data) < whole:  # it was cut meanwhile
+                break
+            return Chunk(memoryview(data), base, base + delta + 1)
         else:
             return _whole_batches(segment, data, at, max(max_bytes, whole), position, upto, nowait)
+    if position + at == size:  # a consumer that waits for more asks again and again: not in a thread
+        return _nothing(offset)
     # It is far from its index entry, or has not been checked.
     return None if nowait else _read_slowly(segment, offset, upto, min(position + at, size))
 
@@ -139,9 +147,17 @@ def _read_unchecked(
     if first is not None and following is not None:
         segment.mark_good(position, position + at)
         return Chunk(view[start:at], first, following)
-    if at == 0 and claim >= 0 and not segment.rebuilt:
+    if at == 0 and claim >= 0 and not segment.rebuilt and not _ends_at(view, segment.base_offset + claim):
         raise WrongIndexError(f"an entry points at byte {position}, where no whole batch stands")
     return _read_slowly(segment, offset, upto, position)
+
+
+def _ends_at(view: memoryview, last_offset: Offset) -> bool:
+    """Whether an index entry is right about what stands here, which may be damaged or larger than what was read."""
+    if len(view) < HEADER_BYTES:
+        return False
+    base, _, delta = _PEEK.unpack_from(view)
+    return bool(base + delta == last_offset)
 
 
 def _read_slowly(segment: FileSegment, offset: Offset, upto: Offset, position: int) -> Chunk:

@@ -129,7 +129,12 @@ class FileSegment:
     def append_many(self, data: Buffer, marks: list[Mark]) -> bool:
         """Add several of them that lie one behind the other; False, and nothing done, if they do not all fit."""
         position, newest = self.size_bytes, max(mark.max_timestamp for mark in marks)
-        if self.indexes.full or newest > self._timestamp_max or marks[-1].last_offset > self._offset_max:
+        if (
+            (position + len(data) > self._bytes_max and len(marks) > 1)
+            or newest > self._timestamp_max
+            or marks[-1].last_offset > self._offset_max
+            or self.indexes.full
+        ):
             return False
         if not self.append(data, marks[0].last_offset, marks[0].max_timestamp):
             return False
