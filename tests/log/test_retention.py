@@ -104,6 +104,7 @@ def test_size_and_time_together_let_go_a_run_of_the_oldest(
         fact, rest = facts[number], sum(later.size_bytes for later in facts[number + 1 :])
         return fact.next_offset <= upto and (
             fact.next_offset <= log_start
+            or fact.size_bytes == 0
             or 0 <= retention_bytes <= rest
             or (retention_ms >= 0 and NOW - fact.max_timestamp > retention_ms)
         )

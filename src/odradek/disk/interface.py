@@ -39,6 +39,12 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
 
+    def reserve(self, size: int) -> None:
+        """Set blocks aside for a file of this size, so that appends find them ready; `truncate` gives back the rest.
+
+        Only a hint: the file's size stays as it is, and a disk that cannot do it does nothing.
+        """
+
     def sync(self) -> None:
         """Return when all bytes of the file are on stable storage. May be called from another thread."""
 

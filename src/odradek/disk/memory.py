@@ -143,6 +143,9 @@ class MemoryFile:
         self._check("truncate")
         self._node.truncate(size)
 
+    def reserve(self, size: int) -> None:
+        """Memory needs no blocks."""
+
     def sync(self) -> None:
         """Make the file's bytes survive a crash."""
         self._check("flush")

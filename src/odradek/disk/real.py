@@ -7,20 +7,35 @@ file keeps its descriptor: a thread may be inside a call on it, or its name may 
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import resource
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from odradek.disk.errors import DiskError, LockedError, disk_error
 from odradek.disk.interface import Buffer, Entry
 
 _CLOSED = -1
+_KEEP_SIZE = 1  # a flag of fallocate
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """Linux's call that reserves blocks and leaves the size alone; `os` has only the one that changes it."""
+    if not sys.platform.startswith("linux"):
+        return None
+    function = getattr(ctypes.CDLL(None), "fallocate", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    return function
+
+
+_fallocate = _find_fallocate()
 
 
 def _sync_descriptor(descriptor: int) -> None:
@@ -130,6 +145,12 @@ class RealFile:
             os.ftruncate(self.open_descriptor(), size)
         except OSError as error:
             raise disk_error("truncate", self.path, error) from error
+
+    def reserve(self, size: int) -> None:
+        """Set blocks aside behind the end of the file, where the file system can."""
+        if _fallocate is not None:
+            at = self.size()
+            _fallocate(self.open_descriptor(), _KEEP_SIZE, at, max(1, size - at))
 
     def sync(self) -> None:
         """Return when all bytes of the file are on stable storage."""

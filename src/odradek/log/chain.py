@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from odradek.log.segment import Segment
+from odradek.log.segment import Segment, TimestampOffset
 from odradek.model import Offset
+from odradek.records.header import NO_TIMESTAMP
 
 
 class Chain:
@@ -50,6 +51,19 @@ class Chain:
     def after(self, segment: Segment) -> Segment | None:
         """The next segment, also of one that is not part of the log any more."""
         return self.get(bisect_right(self._bases, segment.base_offset))
+
+    def offset_for_timestamp(self, timestamp: int, from_offset: Offset) -> TimestampOffset | None:
+        """The first record at or after a time and an offset."""
+        for segment in self._segments:
+            if segment.size_bytes and segment.max_timestamp() >= timestamp:
+                found = segment.offset_for_timestamp(timestamp, from_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self) -> int:
+        """The largest timestamp of all records; -1 if there is none."""
+        return max((segment.max_timestamp() for segment in self._segments if segment.size_bytes), default=NO_TIMESTAMP)
 
     def add(self, segment: Segment) -> None:
         """Go on with another active segment."""

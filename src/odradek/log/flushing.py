@@ -60,6 +60,11 @@ class Unflushed:
     size_bytes: int = 0
     names_changed: bool = False  # files were made
 
+    def count(self, size_bytes: int, batches: int = 1) -> None:
+        """Take note of something written."""
+        self.batches += batches
+        self.size_bytes += size_bytes
+
     def add(self, other: Unflushed) -> None:
         """Take back what a job did not do; it is older than what is here."""
         self.sealed[:0] = other.sealed

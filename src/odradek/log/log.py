@@ -21,15 +21,20 @@ from odradek.log.flushing import FlushJob, FlushStats
 from odradek.log.incoming import assign_offsets, check_new, marks_of, split, stamp_times, writable
 from odradek.log.outcomes import Appended, Removal
 from odradek.log.parts import Parts
+from odradek.log.replay import remember, replay
 from odradek.log.retention import SegmentFacts, expired_count
 from odradek.log.segment import Chunk, Mark, Segment, TimestampOffset
 from odradek.log.state import RecoveryPoint, Swap
 from odradek.model import Offset
-from odradek.records.build import read_control
-from odradek.records.header import LENGTH_OVERHEAD, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, check_batch, stamp_header
-from odradek.records.parse import parse_batch
+from odradek.records.header import (
+    CODEC_MASK,
+    LENGTH_OVERHEAD,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    STAMP,
+    check_batch,
+)
 
-_CONTROL_BYTES_MAX = 1 << 16
 _new_tuple = tuple.__new__
 
 logger = logging.getLogger(__name__)
@@ -40,8 +45,7 @@ class PartitionLog:
 
     def __init__(self, parts: Parts, config: LogConfig, segments: list[Segment], point: RecoveryPoint) -> None:
         self.directory = parts.state.directory
-        self.config = config
-        self._stamps_time = config.message_timestamp_type == "LogAppendTime"
+        self._follow(config)
         self.state = parts.state
         self.backend = parts.backend
         self.epochs = parts.epochs
@@ -99,10 +103,14 @@ class PartitionLog:
 
     def configure(self, config: LogConfig) -> None:
         """Follow a change of the topic's settings."""
-        self.config = config
-        self._stamps_time = config.message_timestamp_type == "LogAppendTime"
+        self._follow(config)
         self.backend.configure(config)
         self._chain.active.configure(config)
+
+    def _follow(self, config: LogConfig) -> None:
+        self.config = config
+        self._stamps_time = config.message_timestamp_type == "LogAppendTime"
+        self._length_max = config.max_message_bytes - LENGTH_OVERHEAD
 
     # Appending.
 
@@ -124,23 +132,28 @@ class PartitionLog:
         header = check_batch(data)
         if header[1] + LENGTH_OVERHEAD != len(data):
             return self._append_many(data, leader_epoch, append_time)
-        return self._append_one(data, header, leader_epoch, append_time)
-
-    def _append_one(
-        self, data: bytearray | memoryview, header: BatchHeader, leader_epoch: int, append_time: int
-    ) -> Appended:
-        check_new(header, self.config)
-        idempotent = header.producer_id != NO_PRODUCER_ID
-        if idempotent and (written := self.producers.check(header)) is not None:
-            return Appended(written.base_offset, written.last_offset, append_time, duplicate=True)
-        base = self._chain.active.next_offset
-        last = base + header.last_offset_delta
+        # The hot path of the whole house: the usual batch passes without a call that it does not need.
+        idempotent = header[9] != NO_PRODUCER_ID
+        if idempotent or header[12] != header[6] + 1 or header[5] & CODEC_MASK or header[1] > self._length_max:
+            check_new(header, self.config)
+            if idempotent and (written := self.producers.check(header)) is not None:
+                return Appended(written.base_offset, written.last_offset, append_time, duplicate=True)
+        active = self._chain.active
+        base = active.next_offset
+        last = base + header[6]
         if leader_epoch != self.epochs.latest:
-            self._begin_epoch(leader_epoch, base)
-        stamp_header(data, header, base, leader_epoch)
-        self._write(data, base, last, header.max_timestamp)
+            self._guard(self.epochs.assign, leader_epoch, base)
+        STAMP.pack_into(data, 0, base, header[1], leader_epoch)
+        try:
+            if not active.append(data, last, header[8]):
+                self._roll_and_append(data, base, last, header[8])
+        except DiskError as error:
+            raise self._stop(error) from error
+        unflushed = self._durable.unflushed
+        unflushed.batches += 1
+        unflushed.size_bytes += len(data)
         if idempotent:
-            self._remember(header._replace(base_offset=base), data)
+            remember(self.producers, header._replace(base_offset=base), data, self._clock.now_ms())
         return _new_tuple(Appended, (base, last, append_time, False))  # half the time of Appended(...)
 
     def _append_many(self, data: bytearray | memoryview, leader_epoch: int, append_time: int) -> Appended:
@@ -149,12 +162,12 @@ class PartitionLog:
             check_new(header, self.config)
         if any(header.producer_id != NO_PRODUCER_ID for header, _ in batches):
             # Each batch's sequences are checked against those before it, so they go one by one.
-            results = [self._append_one(batch, header, leader_epoch, append_time) for header, batch in batches]
+            results = [self.append(batch, leader_epoch) for _, batch in batches]
             duplicate = all(result.duplicate for result in results)
             return Appended(results[0].base_offset, results[-1].last_offset, append_time, duplicate)
         first = self.next_offset
         if leader_epoch != self.epochs.latest:
-            self._begin_epoch(leader_epoch, first)
+            self._guard(self.epochs.assign, leader_epoch, first)
         marks = assign_offsets(batches, first, leader_epoch)
         if not self._write_together(data, marks):
             for mark, (_, batch) in zip(marks, batches, strict=True):
@@ -174,27 +187,29 @@ class PartitionLog:
                 self.state.sparse = True
                 self._guard(self.state.save)
             if header.leader_epoch != self.epochs.latest:
-                self._begin_epoch(header.leader_epoch, header.base_offset)
+                self._guard(self.epochs.assign, header.leader_epoch, header.base_offset)
             offset = header.next_offset
         together = self._write_together(data, marks_of(batches))
         for header, batch in batches:
             if not together:
                 self._write(batch, header.base_offset, header.last_offset, header.max_timestamp)
             if header.producer_id != NO_PRODUCER_ID:  # before the next one is written: a roll saves a snapshot
-                self._remember(header, batch)
+                remember(self.producers, header, batch, self._clock.now_ms())
         return Appended(batches[0][0].base_offset, offset - 1, NO_TIMESTAMP)
 
     def _write(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
         """Bring one batch into the active segment, or into a new one if it does not fit."""
         try:
             if not self._chain.active.append(data, last_offset, timestamp):
-                self.roll(base_offset)
-                self._chain.active.append(data, last_offset, timestamp)
+                self._roll_and_append(data, base_offset, last_offset, timestamp)
         except DiskError as error:
             raise self._stop(error) from error
-        unflushed = self._durable.unflushed
-        unflushed.batches += 1
-        unflushed.size_bytes += len(data)
+        self._durable.unflushed.count(len(data))
+
+    def _roll_and_append(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
+        self.roll(base_offset)
+        if not self._chain.active.append(data, last_offset, timestamp):
+            raise LogError(f"{self.directory}: a new segment does not take the batch at offset {base_offset}")
 
     def _write_together(self, data: Buffer, marks: list[Mark]) -> bool:
         """Bring batches into the active segment with one write; False if not all of them fit."""
@@ -203,8 +218,7 @@ class PartitionLog:
                 return False
         except DiskError as error:
             raise self._stop(error) from error
-        self._durable.unflushed.batches += len(marks)
-        self._durable.unflushed.size_bytes += len(data)
+        self._durable.unflushed.count(len(data), len(marks))
         return True
 
     def roll(self, base_offset: Offset | None = None) -> None:
@@ -225,15 +239,6 @@ class PartitionLog:
         first = active.first_timestamp()
         if active.size_bytes and first != NO_TIMESTAMP and now_ms - first > self.config.age_max_ms:
             self._guard(self.roll)
-
-    def _begin_epoch(self, epoch: int, start: Offset) -> None:
-        self._guard(self.epochs.assign, epoch, start)
-
-    def _remember(self, header: BatchHeader, batch: Buffer) -> None:
-        coordinator_epoch = -1
-        if header.is_control:
-            _, coordinator_epoch = read_control(parse_batch(batch, size_max=_CONTROL_BYTES_MAX)[0])
-        self.producers.update(header, self._clock.now_ms(), coordinator_epoch)
 
     # Failing: once what is on the disk is in doubt, nothing more is written.
 
@@ -291,16 +296,11 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after this time; None if all are older."""
-        for segment in self._chain:
-            if segment.size_bytes and segment.max_timestamp() >= timestamp:
-                found = segment.offset_for_timestamp(timestamp, self.log_start)
-                if found is not None:
-                    return found
-        return None
+        return self._chain.offset_for_timestamp(timestamp, self.log_start)
 
     def newest_timestamp(self) -> TimestampOffset | None:
         """The first of the records with the largest timestamp."""
-        largest = max((segment.max_timestamp() for segment in self._chain if segment.size_bytes), default=-1)
+        largest = self._chain.max_timestamp()
         return self.offset_for_timestamp(largest) if largest != NO_TIMESTAMP else None
 
     # Flushing.
@@ -459,16 +459,7 @@ class PartitionLog:
     def reload_producers(self) -> None:
         """Learn the producers from the last snapshot and the headers after it."""
         start = self._snapshots.restore(self.producers, self.next_offset) or self._chain.first_offset
-        now = self._clock.now_ms()
-        for segment in self._chain.since(start):
-            for _, header in segment.batches(start, lenient=True):
-                if header.producer_id == NO_PRODUCER_ID or header.base_offset < start:
-                    continue
-                if header.is_control:
-                    chunk = segment.read(header.base_offset, 1, header.next_offset)
-                    self._remember(header, chunk.data if chunk is not None else b"")
-                else:
-                    self.producers.update(header, now)
+        replay(self.producers, self._chain.since(start), start, self._clock.now_ms())
 
     def sync_snapshots(self) -> None:
         """Bring the producer snapshots to stable storage here and now; otherwise the next flush does."""

@@ -14,6 +14,7 @@ from odradek.records.errors import CorruptBatchError
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
+STAMP = struct.Struct(">qii")  # its first three fields: what the log writes, and the length between them
 LENGTH_OVERHEAD = 12  # batch_length counts what follows it: the size of a batch is 12 bytes more
 BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
 CRC_START = 21
@@ -34,7 +35,6 @@ SEQUENCE_MAX = 2**31 - 1
 
 _LEADER_EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 12, 17, 21, 35
 _new_tuple = tuple.__new__
-_OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 _INT16, _INT32, _UINT32, _INT64 = (struct.Struct(form) for form in (">h", ">i", ">I", ">q"))
 
 
@@ -164,11 +164,6 @@ def stamp_offset(data: WriteBuffer, base_offset: int, leader_epoch: int, at: int
     """Write the offset and the epoch that the log assigns; both lie outside the CRC."""
     _INT64.pack_into(data, at, base_offset)
     _INT32.pack_into(data, at + _LEADER_EPOCH_AT, leader_epoch)
-
-
-def stamp_header(data: WriteBuffer, header: BatchHeader, base_offset: int, leader_epoch: int) -> None:
-    """The same with one write, for a batch at the start of `data` whose head has been read."""
-    _OFFSET_LENGTH_EPOCH.pack_into(data, 0, base_offset, header[1], leader_epoch)
 
 
 def reseal(data: WriteBuffer, at: int = 0) -> None:

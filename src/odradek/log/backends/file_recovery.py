@@ -53,7 +53,7 @@ def _take_note(segment: FileSegment, start: int, end: int) -> Damage | None:
     note = segment.indexes.note
     last = segment.next_offset - 1
     try:
-        for position, header in scan(segment.file, start, end, segment.verify, segment.next_offset):
+        for position, header in scan(segment.file, start, end, segment.check, segment.next_offset):
             last = header[0] + header[6]
             note(position, last, header[8])
     except DamagedLogError as error:

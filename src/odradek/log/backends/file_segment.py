@@ -28,6 +28,9 @@ TIME_INDEX = ".timeindex"
 POSITION_MAX = 2**31 - 1
 PARSED_BYTES_MAX = 1 << 30
 
+RESERVE_FROM_BYTES = 1 << 20  # small segments reserve nothing: there may be thousands of them
+RESERVE_BYTES_MAX = 16 << 20
+
 _COPY_BYTES = 1 << 20
 _NEVER_MS = 1 << 63
 
@@ -44,15 +47,16 @@ class FileSegment:
 
     __slots__ = (
         "_bytes_max",
-        "_check",
         "_checked",
         "_disk",
         "_gone",
         "_good_from",
         "_offset_max",
+        "_reserved",
         "_sealed",
         "_timestamp_max",
         "base_offset",
+        "check",
         "config",
         "file",
         "indexes",
@@ -81,9 +85,10 @@ class FileSegment:
         self.file: File = disk.open(paths[0])
         self.indexes = SegmentIndexes(disk, cache, base_offset, (paths[1], paths[2]), index_sizes)
         self._disk = disk
-        self._check = check
+        self.check = check  # by what a batch is known to belong into this log
         self._offset_max = base_offset + OFFSET_SPAN_MAX
         self._timestamp_max = _NEVER_MS
+        self._reserved = 0  # up to this size blocks are set aside, or it is not worth it yet
         self._sealed = False
         self.rebuilt = False  # the indexes were made anew by this process
         self._gone = False  # deleted or replaced: its names belong to nobody, or to another segment
@@ -118,6 +123,8 @@ class FileSegment:
             (end > self._bytes_max or max_timestamp > self._timestamp_max or self.indexes.full) and position
         ):  # an empty segment takes a batch of any size
             return False
+        if end > self._reserved:
+            self._reserve(end)
         self.file.append(data)
         self.size_bytes = end
         self.indexes.note(position, last_offset, max_timestamp)
@@ -142,6 +149,18 @@ class FileSegment:
             self.indexes.note(position + at, last_offset, timestamp)
         self.next_offset = marks[-1].last_offset + 1
         return True
+
+    def _reserve(self, end: int) -> None:
+        """Have blocks ready for what comes, measured as a sixth of an append's time: as much again, within bounds."""
+        self._reserved = end + min(max(end, RESERVE_FROM_BYTES), RESERVE_BYTES_MAX)
+        if end >= RESERVE_FROM_BYTES:
+            self.file.reserve(min(self._reserved, self._bytes_max))
+
+    def _give_reserve_back(self) -> None:
+        """Free the blocks that were set aside and not needed."""
+        if self._reserved:
+            self._reserved = 0
+            self.file.truncate(self.size_bytes)
 
     def _limit_age(self) -> None:
         """Work out the timestamp from which on a batch belongs into another segment, by segment.ms."""
@@ -182,6 +201,9 @@ class FileSegment:
 
     def recover(self, flushed: EndOfSegment | None) -> Recovered:
         """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
+        if flushed is None or not flushed.indexed:
+            self.file.truncate(self.size_bytes)  # gives back blocks that a killed process had set aside
+        self._reserved = 0
         recovered = recover_segment(self, flushed)
         self.indexes.first_timestamp = None  # a cut may have removed the first batch
         self._limit_age()
@@ -204,6 +226,7 @@ class FileSegment:
     def seal(self) -> None:
         """Nothing will be added any more."""
         self._sealed = True
+        self._give_reserve_back()
         self.indexes.seal()
 
     def adopt(self, next_offset: Offset) -> None:
@@ -231,6 +254,8 @@ class FileSegment:
 
     def close(self) -> None:
         """Give back what it has open."""
+        if not self._gone:
+            self._give_reserve_back()
         self.file.close()
 
     def delete(self) -> None:
@@ -256,7 +281,7 @@ class FileSegment:
         """Say what is wrong with a batch beside its CRC; None if it belongs here."""
         if header.base_offset < self.base_offset or (self._sealed and header.last_offset >= self.next_offset):
             return f"the offsets {header.base_offset} to {header.last_offset} do not belong here"
-        return self._check(header, expected)
+        return self.check(header, expected)
 
     def rebuild_indexes(self, reason: str) -> bool:
         """Make the indexes anew, once; False if they are not this one's to change, so that it must do without."""
