@@ -35,10 +35,17 @@ BATCH_RECORDS = 100
 WRITERS = 64
 
 
-def make_batch(size: int, records: int) -> bytearray:
-    """A batch of about `size` bytes."""
-    value = os.urandom(max(1, (size - 61) // records - 8))
-    return build_batch([NewRecord(value=value, timestamp=SystemClock().now_ms()) for _ in range(records)])
+def make_batch(size: int, records: int, exactly: bool = False) -> bytearray:
+    """A batch of about `size` bytes, or of exactly as many: then every write fills whole pages."""
+    value = os.urandom(max(1, (size - 61) // records - 10))  # ten bytes are a record's own
+    values = [value] * records
+    if exactly:
+        values[-1] += os.urandom(size - len(_batch(values)))
+    return _batch(values)
+
+
+def _batch(values: list[bytes]) -> bytearray:
+    return build_batch([NewRecord(value=value, timestamp=SystemClock().now_ms()) for value in values])
 
 
 class Bench:
@@ -68,7 +75,9 @@ class Bench:
         """Batches of 16 KiB, one a call and eight a call, beside os.write of the same bytes."""
         batch = make_batch(16 << 10, BATCH_RECORDS)
         eight = batch * 8
-        self._append("append 16 KiB batches", batch, 2000, bar=0.7)
+        self._append(f"append 16 KiB batches ({len(batch):,} bytes)", batch, 2000, bar=0.7)
+        whole_pages = make_batch(16 << 10, BATCH_RECORDS, exactly=True)
+        self._append(f"the same where each fills whole pages ({len(whole_pages):,})", whole_pages, 2000, bar=None)
         self._append("append 16 KiB batches, 8 a call", eight, 250, bar=None)
 
     def _append(self, what: str, data: bytearray, count: int, bar: float | None) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from odradek.log.backends.file_segment import FileSegment
 
 UNINDEXED_BYTES_MAX = 1 << 20  # walking further than this without an index entry means that the index is wrong
+_READ_BYTES_MIN = 4 << 10  # so that a small batch needs one read, however few bytes are asked for
 _EXTRA_BYTES_MAX = 16 << 10  # read beyond what was asked for, since the index entry may stand before the batch
 
 _PEEK = struct.Struct(">qi11xi")  # base offset, length, last offset delta
@@ -58,7 +59,8 @@ def _read(  # noqa: PLR0912 - the way of every fetch, in one piece
         if claim < 0:
             return _nothing(offset)
         raise WrongIndexError(f"an entry points at byte {position} of {size}")
-    wanted = max_bytes + min(segment.config.index_interval_bytes, _EXTRA_BYTES_MAX) + HEADER_BYTES
+    extra = min(segment.config.index_interval_bytes, _EXTRA_BYTES_MAX) + HEADER_BYTES
+    wanted = max(max_bytes, _READ_BYTES_MIN) + extra
     end = min(size, position + wanted)
     if not segment.is_good(position, end):
         return None if nowait else _read_unchecked(segment, offset, max_bytes, upto, entry, end)
