@@ -471,8 +471,12 @@ class PartitionLog:
             self.flush()
             self.checkpoint()
             self._guard(self._settle)
+        self._close_segments()
+
+    def _close_segments(self) -> None:
         for segment in self._chain:
-            segment.close()
+            with suppress(DiskError):  # all that was promised is safe, or the log has said that it is not
+                segment.close()
 
     def _settle(self) -> None:
         """Bring the indexes and snapshots to stable storage, too, so that the next start has nothing to do."""
@@ -487,5 +491,4 @@ class PartitionLog:
             self._durable.take_back()
         self.state.abandon()
         self.stopped = LogDeletedError(f"{self.directory} is deleted")
-        for segment in self._chain:
-            segment.close()
+        self._close_segments()
