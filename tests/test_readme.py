@@ -22,11 +22,12 @@ def _run(directory: Path, *words: str) -> str:
 
 def test_the_program_in_the_readme_runs_and_the_commands_print_what_it_shows(tmp_path: Path) -> None:
     (program,) = _blocks("python")
-    _run(tmp_path, sys.executable, "-c", program)
+    assert _run(tmp_path, sys.executable, "-c", program).splitlines()[1] == "1 b'order-1' b'a star-shaped bobbin'"
     (session,) = (block for block in _blocks("") if block.startswith("$ "))
     for command, expected in re.findall(r"^\$ \.venv/bin/odradek (.*)\n((?:[^$].*\n)*)", session, re.MULTILINE):
         printed = _run(tmp_path, sys.executable, "-m", "odradek.cli.main", *command.split())
         assert printed == expected, command
+    assert len(_run(tmp_path, sys.executable, "-c", program).splitlines()) == 4, "it can be run again"
 
 
 def test_every_make_command_that_is_named_exists() -> None:

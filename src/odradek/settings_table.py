@@ -276,12 +276,13 @@ _ROWS = (
     ),
     Setting(
         "min.insync.replicas", "topic", Kind.COUNT, 1,
-        "A producer that asks for acks=all is refused while fewer replicas than this are in sync.",
+        "A producer that asks for acks=all is refused while fewer replicas than this are in sync (read once there are "
+        "replicas).",
         low=1, high=INT_MAX,
     ),
     Setting(
         "dir", "broker", Kind.PATH, "~/.odradek",
-        "The data directory: one folder a partition, and the broker's own log file.",
+        "The data directory: one folder a partition.",
         environment_too=("ODRADEK_DATA",), flag="--data",
     ),
     Setting(
@@ -297,13 +298,13 @@ _ROWS = (
     ),
     Setting(
         "log.flush.threads", "broker", Kind.COUNT, 4,
-        "Threads that run fdatasync: as many partitions can be flushed at the same time.",
+        "Threads that run fdatasync: as many partitions can be flushed at the same time (read once there is a broker).",
         low=1, high=256,
     ),
     Setting(
         "log.checkpoint.interval.ms", "broker", Kind.DURATION, 5 * SECOND_MS,
-        "How often the offset up to which each log is flushed is noted; after a crash only what lies behind it is "
-        "checked.",
+        "How often index entries and producers that are only in memory are written out, so that a start after a crash "
+        "has less to read (read once there is a broker).",
         low=100, high=HOUR_MS,
     ),
     Setting(

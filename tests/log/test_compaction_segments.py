@@ -193,7 +193,7 @@ def test_a_damaged_batch_is_not_cleaned_into_one_that_looks_whole(reopened: bool
     subject = compacted()
     write(subject.log, keyed((b"a", b"old"), (b"b", b"good value")), keyed((b"a", b"new")))
     log_file = subject.log.segments[0].file  # type: ignore[attr-defined]
-    subject.log.close()
+    subject.log.flush()
     content = bytearray(log_file.read(log_file.size(), 0))
     content[content.index(b"good value")] ^= 0x20
     log_file.truncate(0)

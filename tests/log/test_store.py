@@ -250,7 +250,7 @@ def test_a_deleted_log_takes_nothing_more() -> None:
     store = open_store(MemoryDisk())
     log = store.create(ORDERS)
     store.delete(ORDERS)
-    with pytest.raises(LogStoppedError, match="orders-0 is deleted"):
+    with pytest.raises(LogStoppedError, match="it is deleted"):
         log.append(batch(b"1"))
 
 

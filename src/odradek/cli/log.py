@@ -21,7 +21,7 @@ from odradek.cli.terminal import CommandError, escape, is_terminal, progress
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import File
 from odradek.disk.real import RealDisk
-from odradek.log.backends.file_segment import INDEX, LOG, segment_path
+from odradek.log.backends.file_segment import INDEX, LOG, TIME_INDEX, segment_path
 from odradek.log.index import IndexCache, OffsetIndex
 from odradek.log.scan import Damage, survey
 from odradek.log.segment import Placed
@@ -135,6 +135,8 @@ def _find(disk: RealDisk, text: str, *, files: bool) -> list[_Partition]:
     if path.is_file():
         if not files:
             raise CommandError(f"{text} is a file: name {expected}", _EXIT_USAGE)
+        if path.suffix in (INDEX, TIME_INDEX, ".snapshot"):
+            raise CommandError(f"{text} is no log file: name the {LOG} file beside it", _EXIT_USAGE)
         match = _SEGMENT_NAME.fullmatch(path.name)
         file = _LogFile(text, int(match[1]) if match else None, None)
         return [_Partition(path.resolve().parent.name, str(path.parent), [file])]
@@ -143,7 +145,7 @@ def _find(disk: RealDisk, text: str, *, files: bool) -> list[_Partition]:
     if has_partition_files(disk, text):
         return [_partition(disk, path.resolve().name, str(path))]
     names = [parse_partition_directory(entry.name) for entry in disk.list(text) if entry.is_directory]
-    found = sorted(name for name in names if name is not None)
+    found = sorted(name for name in names if name is not None and _is_partition(disk, str(path / str(name))))
     if not found:
         raise CommandError(
             f"there is no log in {text}: a partition's directory has files such as {0:020d}{LOG}, "
@@ -151,6 +153,15 @@ def _find(disk: RealDisk, text: str, *, files: bool) -> list[_Partition]:
             _EXIT_USAGE,
         )
     return [_partition(disk, str(name), str(path / str(name)), is_one_of_many=True) for name in found]
+
+
+def _is_partition(disk: RealDisk, directory: str) -> bool:
+    """Whether a directory with such a name is one; what cannot be looked into is named, and the others go on."""
+    try:
+        return has_partition_files(disk, directory)
+    except DiskError as error:
+        _complain(str(error))
+        return False
 
 
 def _partition(disk: RealDisk, name: str, directory: str, *, is_one_of_many: bool = False) -> _Partition:
@@ -351,7 +362,7 @@ class _Dump:
         self._out.write("".join(lines))
 
     def _tell(self, damage: Damage, reason: str, size: int, *, is_last: bool) -> None:
-        if damage.resumes is None and is_last:
+        if damage.resumes is None and is_last and damage.position:
             text = f"stopped at byte {damage.position}, {size - damage.position} bytes before the end: {reason}"
             _complain(f"{damage.path}: {text} (a batch that is being written, or a torn tail)")
             return

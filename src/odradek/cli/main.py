@@ -61,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = arguments[:1] == ["--traceback"]
+    if sys.stdout is None:  # closed by the caller, who wants nothing of it
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
     _let_any_character_be_printed()
     try:
         status = _dispatch(arguments[1:] if show_traceback else arguments)
@@ -70,6 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_output()
         return EXIT_READER_GONE
+    except OSError as error:
+        if show_traceback:
+            raise
+        if error.filename is not None or error.errno is None:
+            return _complain(error)
+        _abandon_output()
+        return _complain(CommandError(f"standard output cannot be written: {error.strerror}"))
     except Exception as error:
         if show_traceback:
             raise

@@ -207,8 +207,10 @@ class RealLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let others have the directory."""
-        os.close(self._descriptor)
+        """Let others have the directory. Once is enough."""
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class RealDisk:

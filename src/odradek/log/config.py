@@ -12,7 +12,7 @@ from typing import Literal
 
 
 class Flush(Enum):
-    """When an appended batch counts as safe on this machine (DESIGN.md, promise 1)."""
+    """When an appended batch counts as safe on this machine (docs/ARCHITECTURE.md)."""
 
     GROUP = "group"  # after an fdatasync that covers it; one covers all that came while the last one ran
     REPLICATED = "replicated"  # at once: the page cache holds it, the replicas carry the durability

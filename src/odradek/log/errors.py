@@ -37,6 +37,10 @@ class LogStoppedError(LogError):
         self.cause = cause
 
 
+class LogClosedError(LogError):
+    """The log was closed; another process may own its files by now."""
+
+
 class LogDeletedError(LogError):
     """The partition is deleted; nobody failed."""
 

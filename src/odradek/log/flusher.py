@@ -1,4 +1,4 @@
-"""Group flush: one fdatasync covers all that arrived while the last one ran (DESIGN.md, promise 1).
+"""Group flush: one fdatasync covers all that arrived while the last one ran.
 
 Threads wait for the disk, the event loop does all the rest. Each log has at most one flush under way; different
 logs flush side by side. A flush that fails stops its log, tells whoever asked, and is never tried again.

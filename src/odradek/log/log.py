@@ -10,13 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Buffer
 from odradek.log.chain import Chain
 from odradek.log.config import Flush, LogConfig
 from odradek.log.durability import Durability
-from odradek.log.errors import DamagedLogError, LogDeletedError, LogError, LogStoppedError, OffsetOutOfRangeError
+from odradek.log.errors import (
+    DamagedLogError,
+    LogClosedError,
+    LogDeletedError,
+    LogError,
+    LogStoppedError,
+    OffsetOutOfRangeError,
+)
 from odradek.log.flushing import FlushJob, FlushStats
 from odradek.log.incoming import assign_offsets, check_new, marks_of, split, stamp_times, writable
 from odradek.log.outcomes import Appended, Removal
@@ -35,6 +43,7 @@ from odradek.records.header import (
     check_batch,
 )
 
+_Result = TypeVar("_Result")
 _new_tuple = tuple.__new__
 
 logger = logging.getLogger(__name__)
@@ -50,7 +59,8 @@ class PartitionLog:
         self.backend = parts.backend
         self.epochs = parts.epochs
         self.producers = parts.producers
-        self.stopped: Exception | None = None
+        self.stopped: Exception | None = None  # why nothing more is written
+        self._ended = False  # closed or deleted: nothing is read, either
         self.compacting = False  # a plan is out: there is never more than one
         self.cuts = 0  # how often it has become shorter at its end: a plan made before is void
         self._clock = parts.clock
@@ -199,11 +209,8 @@ class PartitionLog:
 
     def _write(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
         """Bring one batch into the active segment, or into a new one if it does not fit."""
-        try:
-            if not self._chain.active.append(data, last_offset, timestamp):
-                self._roll_and_append(data, base_offset, last_offset, timestamp)
-        except DiskError as error:
-            raise self._stop(error) from error
+        if not self._guard(self._chain.active.append, data, last_offset, timestamp):
+            self._guard(self._roll_and_append, data, base_offset, last_offset, timestamp)
         self._durable.unflushed.count(len(data))
 
     def _roll_and_append(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
@@ -213,11 +220,8 @@ class PartitionLog:
 
     def _write_together(self, data: Buffer, marks: list[Mark]) -> bool:
         """Bring batches into the active segment with one write; False if not all of them fit."""
-        try:
-            if not self._chain.active.append_many(data, marks):
-                return False
-        except DiskError as error:
-            raise self._stop(error) from error
+        if not self._guard(self._chain.active.append_many, data, marks):
+            return False
         self._durable.unflushed.count(len(data), len(marks))
         return True
 
@@ -242,9 +246,9 @@ class PartitionLog:
 
     # Failing: once what is on the disk is in doubt, nothing more is written.
 
-    def _guard(self, action: Callable[..., None], *arguments: object) -> None:
+    def _guard(self, action: Callable[..., _Result], *arguments: object) -> _Result:
         try:
-            action(*arguments)
+            return action(*arguments)
         except DiskError as error:
             raise self._stop(error) from error
 
@@ -263,8 +267,8 @@ class PartitionLog:
         thread, through a `LogReader`, which holds the segment.
         """
         end = self.next_offset
-        if not self.state.log_start <= offset <= end:
-            raise OffsetOutOfRangeError(self.directory, offset, self.state.log_start, end)
+        if not self.state.log_start <= offset <= end or self._ended:
+            raise self._refusal(offset)
         limit = end if upto is None or upto > end else upto
         number = self._chain.find(offset)
         segment = self._chain.get(number)
@@ -281,9 +285,14 @@ class PartitionLog:
 
     def segment_at(self, offset: Offset) -> Segment:
         """The segment that holds an offset."""
-        if not self.log_start <= offset <= self.next_offset:
-            raise OffsetOutOfRangeError(self.directory, offset, self.log_start, self.next_offset)
+        if not self.log_start <= offset <= self.next_offset or self._ended:
+            raise self._refusal(offset)
         return self._chain.since(offset)[0]
+
+    def _refusal(self, offset: Offset) -> LogError:
+        if self._ended and self.stopped is not None:
+            return LogStoppedError(self.directory, self.stopped)
+        return OffsetOutOfRangeError(self.directory, offset, self.log_start, self.next_offset)
 
     def segment_after(self, segment: Segment, offset: Offset) -> Segment | None:
         """Where to read on from `offset` when a segment has no more, though it may not be part of the log any more."""
@@ -309,10 +318,7 @@ class PartitionLog:
         """Cover all that is written now; None if all of it is safe, or a flush is under way."""
         if self.stopped is not None:
             raise LogStoppedError(self.directory, self.stopped)
-        try:
-            return self._durable.begin(self._chain.active)
-        except DiskError as error:
-            raise self._stop(error) from error
+        return self._guard(self._durable.begin, self._chain.active)
 
     def finish_flush(self, job: FlushJob, error: Exception | None = None) -> None:
         """Take a job's result. A failed flush is never tried again: the system may have dropped the pages."""
@@ -322,14 +328,10 @@ class PartitionLog:
         """Return when all that is written is on stable storage. Waits here; a broker uses `GroupFlusher`."""
         self._guard(self._durable.take_back)
         job = self.begin_flush()
-        if job is None:
-            return
-        failure: Exception | None = None
-        try:
-            job.run()
-        except DiskError as error:
-            failure = error
-        self.finish_flush(job, failure)
+        if job is not None:
+            with suppress(DiskError):
+                job.run()
+            self.finish_flush(job, job.failure)
 
     def checkpoint(self) -> None:
         """Write out what makes the next start after a crash short: index entries and producers."""
@@ -353,8 +355,8 @@ class PartitionLog:
 
     def delete_records(self, offset: Offset) -> Removal:
         """Move the log start up to an offset; run what comes back before the answer leaves."""
-        if not self.log_start <= offset <= self.next_offset:
-            raise OffsetOutOfRangeError(self.directory, offset, self.log_start, self.next_offset)
+        if not self.log_start <= offset <= self.next_offset or self._ended:
+            raise self._refusal(offset)
         self.state.log_start = offset
         limit = min(self._removable, offset)
         return self._let_go(sum(1 for segment in self._chain.sealed if segment.next_offset <= limit))
@@ -466,14 +468,17 @@ class PartitionLog:
         self._guard(self._durable.sync_snapshots)
 
     def close(self) -> None:
-        """Flush, write out everything, give back what is open."""
+        """Flush, write out everything, give back what is open. Once is enough."""
         if self.stopped is None:
             self.flush()
             self.checkpoint()
             self._guard(self._settle)
-        self._close_segments()
+        self._end(LogClosedError("it is closed"))
 
-    def _close_segments(self) -> None:
+    def _end(self, reason: LogError) -> None:
+        """From now on its files may be somebody else's: nothing is written, and nothing is read."""
+        self.stopped = self.stopped or reason
+        self._ended = True
         for segment in self._chain:
             with suppress(DiskError):  # all that was promised is safe, or the log has said that it is not
                 segment.close()
@@ -490,5 +495,4 @@ class PartitionLog:
         with suppress(DiskError):
             self._durable.take_back()
         self.state.abandon()
-        self.stopped = LogDeletedError(f"{self.directory} is deleted")
-        self._close_segments()
+        self._end(LogDeletedError("it is deleted"))

@@ -44,6 +44,7 @@ class RecoveryReport(NamedTuple):
     scanned_bytes: int = 0  # not known to be flushed, read and checked
     cut_bytes: int = 0  # torn, gone
     dropped_segments: int = 0  # behind a torn one, gone
+    lost_records: int = 0  # flushed once, and not there any more: somebody has changed the files
 
 
 def batch_check(epochs: LeaderEpochs, state: LogState) -> BatchCheck:
@@ -89,6 +90,9 @@ def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[Partiti
         state.save()
     if not epochs.known:
         _relearn_epochs(epochs, segments)
+    end = segments[-1].next_offset
+    if point is not None and point.next_offset > end:
+        report = report._replace(lost_records=point.next_offset - end)
     return _assemble(parts, config, segments, report, point), report
 
 
@@ -175,6 +179,7 @@ def _assemble(
 ) -> PartitionLog:
     """Put the log together and bring all that is beside the segments in line with them."""
     active, state = segments[-1], parts.state
+    go_on_at = active.next_offset + report.lost_records
     if point is None or point[:3] != (active.next_offset, active.base_offset, active.size_bytes):
         for segment in segments:
             if point is None or segment.base_offset >= point.segment:
@@ -184,11 +189,16 @@ def _assemble(
     state.log_start = max(state.log_start, segments[0].base_offset)
     parts.epochs.truncate_end(active.next_offset)
     log = PartitionLog(parts, config, segments, point)
-    if state.log_start > active.next_offset:
+    end = active.next_offset
+    if state.log_start > end:
         logger.error("%s ends at %d, before its start", state.directory, active.next_offset)
         log.start_over(state.log_start)
     else:
         log.reload_producers()
         if len(log.producers):
             log.sync_snapshots()
+    if report.lost_records:
+        logger.error("%s has lost the flushed records from %d on; it goes on at %d", state.directory, end, go_on_at)
+        log.roll(go_on_at)  # their offsets are never given to others
+        log.flush()
     return log

@@ -1,7 +1,8 @@
 """All logs of a data directory: one folder a partition, `<topic>-<number>`, and a lock so that one process has them.
 
-The store opens, makes and deletes logs and looks after them. It starts no thread and no timer: `maintain` and
-`checkpoint` are called by whoever has a clock. A file `clean-stop` says that the last process ended in good order.
+The store opens, makes and deletes logs and looks after them. It starts no thread and no timer: `expire`,
+`plan_compaction` and `checkpoint` are called by whoever has a clock. A partition that cannot be opened is offline, with
+its reason; the others serve. A file `clean-stop` says that the last process ended in good order.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import TracebackType
+from typing import Self
 
 from odradek.clock import Clock
+from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.disk.real import RealDisk
+from odradek.log.backends.file_segment import LOG
 from odradek.log.compaction import CompactionPlan, plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.errors import LogError, LogStoppedError
@@ -22,6 +27,7 @@ from odradek.log.index import IndexCache
 from odradek.log.log import PartitionLog
 from odradek.log.outcomes import Removal
 from odradek.log.recovery import RecoveryReport, Shared, open_log
+from odradek.log.state import RECOVERY_POINT_NAME, STATE_NAME
 from odradek.model import PARTITION_MAX, Offset, TopicPartition, parse_partition_directory, topic_name_problem
 
 LOCK_NAME = ".lock"
@@ -41,12 +47,14 @@ class LogStore:
         self.directory = directory
         self.config = config
         self.reports: dict[TopicPartition, RecoveryReport] = {}  # of the logs that had to be checked
+        self.offline: dict[TopicPartition, Exception] = {}  # partitions that could not be opened, and why
         self._clock = clock
         self._disk = disk
         self._config_of = config_of
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._shared = Shared(disk, clock, config, IndexCache(config.log_index_cache_bytes))
         self._deletions = 0
+        self._closed = False
         disk.make_directory(directory)
         self._lock = disk.lock(f"{directory}/{LOCK_NAME}")
         self.was_clean = disk.exists(f"{directory}/{CLEAN_STOP_NAME}")
@@ -65,17 +73,27 @@ class LogStore:
                 continue
             partition = parse_partition_directory(entry.name)
             if partition is not None:
-                self._open(partition)
+                self._open_found(partition)
             elif _DELETED.fullmatch(entry.name):
                 self._disk.remove_tree(f"{self.directory}/{entry.name}")
         if self.reports:
             scanned = sum(report.scanned_bytes for report in self.reports.values())
             logger.info("checked %d bytes of %d partitions, not known to be flushed", scanned, len(self.reports))
 
+    def _open_found(self, partition: TopicPartition) -> None:
+        """Open what is there; a directory that only looks like a partition's by its name is left alone."""
+        try:
+            names = [entry.name for entry in self._disk.list(f"{self.directory}/{partition}")]
+            if any(name.endswith(LOG) or name in (RECOVERY_POINT_NAME, STATE_NAME) for name in names):
+                self._open(partition)
+        except (DiskError, LogError) as error:
+            self.offline[partition] = error
+            logger.critical("%s is offline: %s", partition, error)
+
     def _open(self, partition: TopicPartition) -> PartitionLog:
         log, report = open_log(self._shared, f"{self.directory}/{partition}", self._config_of(partition.topic))
         self._logs[partition] = log
-        if report.scanned_bytes:
+        if any(report):
             self.reports[partition] = report
         return log
 
@@ -91,8 +109,12 @@ class LogStore:
             problem = f"there is no partition {partition.partition}: they count from 0 to {PARTITION_MAX}"
         if problem is not None:
             raise LogError(problem)
+        if self._closed:
+            raise LogError(f"{self.directory} is closed")
         if partition in self._logs:
-            raise LogError(f"{partition} exists already")
+            raise LogError(f"{partition} exists already; it is `store.logs[TopicPartition(...)]`")
+        if partition in self.offline:
+            raise LogError(f"{partition} exists already and is offline: {self.offline[partition]}")
         return self._open(partition)
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
@@ -136,7 +158,11 @@ class LogStore:
                 log.checkpoint()
 
     def close(self) -> None:
-        """Flush and close every log; the marker is left only if none of them failed."""
+        """Flush and close every log; the marker is left only if none of them failed. Once is enough."""
+        if self._closed:
+            return
+        self._closed = True
+        healthy = not self.offline and all(log.stopped is None for log in self._logs.values())
         failures: list[LogError] = []
         for log in self._logs.values():
             try:
@@ -144,12 +170,20 @@ class LogStore:
             except LogError as error:
                 failures.append(error)
         try:
-            if not failures and all(log.stopped is None for log in self._logs.values()):
+            if healthy and not failures:
                 self._disk.write_atomic(f"{self.directory}/{CLEAN_STOP_NAME}", b"1\n")
         finally:
             self._lock.release()
         if failures:
             raise failures[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def open_store(directory: str, config: StoreConfig, clock: Clock, config_of: Callable[[str], LogConfig]) -> LogStore:

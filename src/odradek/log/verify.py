@@ -35,6 +35,7 @@ _ADVANCE_BYTES = 1 << 20
 _INDEX_BLOCK_ENTRIES = 8192
 _OFFSET_ENTRY = struct.Struct(">II")  # last offset of a batch, relative to the segment's base; its position
 _TIME_ENTRY = struct.Struct(">qI")  # largest timestamp so far; relative last offset of the batch that has it
+_KAFKA_METADATA = "partition.metadata"
 _FAR = 1 << 70  # beyond every position and offset
 
 _SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})(?P<kind>\.log|\.index|\.timeindex)")
@@ -319,7 +320,9 @@ class _SegmentCheck:
         if run is not None:
             text = f"offsets {run.first} to {run.last} have leader epoch {run.epochs[0]}, {EPOCHS_NAME} says"
             yield self._problem(
-                run.position, f"{text} {run.epochs[1]}; one of them is damaged, and they are not served"
+                run.position,
+                f"{text} {run.epochs[1]}; one of them is damaged, and they are not served. If it is the file, remove "
+                "it: the next start learns the epochs from the batches",
             )
 
     def _compare(self, position: int, header: BatchHeader) -> Iterator[Finding]:
@@ -483,5 +486,7 @@ def _check_names(disk: Disk, directory: str, bases: list[Offset]) -> Iterator[Fi
         elif _SNAPSHOT_FILE.fullmatch(entry.name):
             if not Producers(expiration_ms=0, count_max=1).restore(disk.read_file(path) or b""):
                 yield Finding("note", path, "it is not whole; the next start passes it over")
+        elif entry.name == _KAFKA_METADATA:
+            yield Finding("note", path, "it is Apache Kafka's and has the topic's id; Odradek leaves it alone")
         elif segment is None and entry.name not in _BESIDE:
             yield Finding("note", path, "it belongs to no segment: a leftover that nothing reads")

@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 def recover_segment(segment: FileSegment, flushed: EndOfSegment | None) -> Recovered:
     """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
-    size = segment.size_bytes
+    size, lost = segment.size_bytes, False
     if flushed is not None and flushed.size_bytes > size:
         log.error(
             "%s has %d bytes although %d were flushed; all of it is checked", segment.path, size, flushed.size_bytes
         )
-        flushed = None
+        flushed, lost = None, True
     start = flushed.size_bytes if flushed is not None else 0
     segment.next_offset = flushed.next_offset if flushed is not None else segment.base_offset
     _resume_indexes(segment, start, trusted=flushed is not None and flushed.indexed)
@@ -37,7 +37,7 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None) -> Recov
     while damage is not None:
         if flushed is not None or damage.resumes is None:
             cut_bytes, reason = size - damage.position, damage.reason
-            _cut(segment, damage)
+            _cut(segment, damage, was_flushed=lost)
             break
         log.error("%s; what follows is whole and stays", damage.error())
         good_from = damage.resumes.position
@@ -65,23 +65,17 @@ def _take_note(segment: FileSegment, start: int, end: int) -> Damage | None:
     return None
 
 
-def _cut(segment: FileSegment, damage: Damage) -> None:
-    """Shorten the file to where the damage begins; keep a copy if there are whole batches behind it."""
+def _cut(segment: FileSegment, damage: Damage, *, was_flushed: bool) -> None:
+    """Shorten the file to where the damage begins; keep a copy of what may still matter to somebody."""
     count = segment.size_bytes - damage.position
-    if damage.resumes is not None:
+    if damage.resumes is not None or was_flushed:
         copy = f"{segment.path}.cut-{damage.position}"
         segment.save_copy(copy, damage.position)
-        log.warning(
-            "whole batches stood behind the torn part of %s; its last %d bytes are in %s", segment.path, count, copy
-        )
+        log.warning("the last %d bytes of %s are kept in %s", count, segment.path, copy)
     segment.cut(damage.position)
-    log.warning(
-        "%s: cut %d bytes at position %d, which were not flushed when the last process died: %s",
-        segment.path,
-        count,
-        damage.position,
-        damage.reason,
-    )
+    state = "were flushed and have been changed since" if was_flushed else "were not flushed when the last process died"
+    text = "%s: cut %d bytes at position %d, which %s: %s"
+    log.warning(text, segment.path, count, damage.position, state, damage.reason)
 
 
 def _resume_indexes(segment: FileSegment, end: int, *, trusted: bool) -> None:
