@@ -182,7 +182,7 @@ def test_a_rename_that_fails_in_the_middle_of_a_swap_loses_nothing() -> None:
         subject.log.roll()
     subject.log.flush()
     assert isinstance(subject.disk, MemoryDisk)
-    subject.disk.fail_next("rename", errno.EIO, ending=".log.cleaned")
+    subject.disk.fail_next("rename", errno.EIO, ending=f".log{subject.log.backend.replacement_suffix}")
     with pytest.raises(LogStoppedError):
         compact(subject.log)
     subject.open()
@@ -195,7 +195,7 @@ def test_a_build_that_fails_leaves_the_log_as_it_was_and_can_be_tried_again() ->
     subject.log.roll()
     subject.log.flush()
     assert isinstance(subject.disk, MemoryDisk)
-    subject.disk.fail_next("append to", errno.ENOSPC, ending=".log.cleaned")
+    subject.disk.fail_next("append to", errno.ENOSPC, ending=f".log{subject.log.backend.replacement_suffix}")
     plan = plan_compaction(subject.log, START_MS, 1 << 20, force=True)
     assert plan is not None
     with pytest.raises(DiskError):

@@ -343,6 +343,7 @@ def test_threads_read_on_while_the_owner_appends_rolls_and_deletes(tmp_path: Pat
         log.append(batch(b"%d" % number))
         if number % 50 == 49:
             log.roll()
+            log.flush()
             jobs = [(begin_read(log, offset, 5000), offset) for offset in some_offsets()]
             threads = [Thread(target=read_twice, args=job) for job in jobs]
             for thread in threads:

@@ -132,14 +132,15 @@ def test_the_state_comes_back(log_start: int, cleaned_to: int, sparse: bool, swa
 def test_the_state_is_a_text_that_a_person_can_read() -> None:
     disk = empty_disk()
     state = LogState(disk, "d")
-    state.log_start, state.swap = 12, Swap(0, [0, 12])
+    state.log_start, state.swap = 12, Swap(0, [0, 12], ".x.cleaned")
     state.save()
     assert json.loads(disk.read_file(f"d/{STATE_NAME}") or b"") == {
         "version": 1,
         "log_start": 12,
         "cleaned_to": 0,
         "sparse": False,
-        "swap": {"base_offset": 0, "replaced": [0, 12]},
+        "swap": {"base_offset": 0, "replaced": [0, 12], "suffix": ".x.cleaned"},
+        "restart_at": None,
     }
 
 

@@ -286,6 +286,7 @@ def test_a_removal_of_a_deleted_partition_does_not_touch_its_successor() -> None
     store = open_store(disk, retention_ms=1)
     store.create(ORDERS).append(batch(b"1", timestamp=START_MS - 10))
     store.logs[ORDERS].roll()
+    store.logs[ORDERS].flush()
     removal = store.expire(ORDERS)
     assert removal is not None
     store.delete(ORDERS)
@@ -304,6 +305,8 @@ def test_expiry_closes_old_segments_and_lets_them_go() -> None:
     store = open_store(disk, segment_ms=100, retention_ms=1_000)
     log = store.create(ORDERS)
     log.append(batch(b"1", timestamp=START_MS - 1_001))
+    assert store.expire(ORDERS) is None, "it is rolled, but not flushed yet"
+    log.flush()
     removal = store.expire(ORDERS)
     assert removal is not None
     removal.run()

@@ -194,8 +194,9 @@ class RealFile:
         return self._descriptor
 
     def close_descriptor(self) -> None:
-        """Close it, however often it is asked to."""
-        descriptor, self._descriptor = self._descriptor, _CLOSED
+        """Close it, however often and from whichever thread it is asked to."""
+        with self._disk.descriptors_lock:
+            descriptor, self._descriptor = self._descriptor, _CLOSED
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -220,7 +221,7 @@ class RealDisk:
         self.open_flags = (os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND) | os.O_CLOEXEC
         self.open_files_max = open_files_max or _descriptors_for_files()
         self._open: dict[RealFile, None] = {}  # in the order in which they are looked at for closing
-        self._lock = threading.Lock()  # jobs in other threads open and close files, too
+        self.descriptors_lock = threading.RLock()  # jobs in other threads open and close files, too
         # Only the thread that made the disk closes descriptors of others: it is the one that uses files unpinned.
         self._owner = threading.get_ident()
 
@@ -240,7 +241,7 @@ class RealDisk:
 
     def remember(self, file: RealFile) -> None:
         """Count a descriptor that was just opened; close another one if there are too many."""
-        with self._lock:
+        with self.descriptors_lock:
             self._open[file] = None
             if len(self._open) <= self.open_files_max or threading.get_ident() != self._owner:
                 return
@@ -258,15 +259,18 @@ class RealDisk:
 
     def forget(self, file: RealFile) -> None:
         """Stop counting a file that is being closed."""
-        with self._lock:
+        with self.descriptors_lock:
             self._open.pop(file, None)
 
     def read_file(self, path: str) -> bytes | None:
         """The whole of a small file, or None if there is none."""
-        if not os.path.exists(path):
+        try:
+            with _opened(path, os.O_RDONLY, "read") as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read()
+        except DiskError:
+            if os.path.exists(path):
+                raise
             return None
-        with _opened(path, os.O_RDONLY, "read") as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read()
 
     def write_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Replace a small file: after a crash it holds the old bytes or the new ones; or anything, if not `durable`."""
@@ -286,10 +290,13 @@ class RealDisk:
 
     def read_range(self, path: str, length: int, at: int) -> bytes:
         """Some bytes of a small file; fewer at its end, none if there is no such file."""
-        if not os.path.exists(path):
+        try:
+            with _opened(path, os.O_RDONLY, "read") as descriptor:
+                return os.pread(descriptor, length, at)
+        except DiskError:
+            if os.path.exists(path):
+                raise
             return b""
-        with _opened(path, os.O_RDONLY, "read") as descriptor:
-            return os.pread(descriptor, length, at)
 
     def truncate_file(self, path: str, size: int) -> None:
         """Cut a small file; make it if there is none."""

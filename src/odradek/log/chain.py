@@ -52,6 +52,11 @@ class Chain:
         """The next segment, also of one that is not part of the log any more."""
         return self.get(bisect_right(self._bases, segment.base_offset))
 
+    def onward(self, segment: Segment, offset: Offset) -> Segment | None:
+        """Where to read on from an offset when a segment has no more, though it may not be part of this any more."""
+        following = self.since(max(offset, segment.next_offset))[0]
+        return following if following is not segment else self.after(segment)
+
     def offset_for_timestamp(self, timestamp: int, from_offset: Offset) -> TimestampOffset | None:
         """The first record at or after a time and an offset."""
         for segment in self._segments:

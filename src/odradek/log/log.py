@@ -31,6 +31,7 @@ from odradek.log.outcomes import Appended, Removal
 from odradek.log.parts import Parts
 from odradek.log.replay import remember, replay
 from odradek.log.retention import SegmentFacts, expired_count
+from odradek.log.scan import OFFSET_SPAN_MAX
 from odradek.log.segment import Chunk, Mark, Segment, TimestampOffset
 from odradek.log.state import RecoveryPoint, Swap
 from odradek.model import Offset
@@ -45,7 +46,6 @@ from odradek.records.header import (
 
 _Result = TypeVar("_Result")
 _new_tuple = tuple.__new__
-
 logger = logging.getLogger(__name__)
 
 
@@ -60,13 +60,14 @@ class PartitionLog:
         self.epochs = parts.epochs
         self.producers = parts.producers
         self.stopped: Exception | None = None  # why nothing more is written
-        self._ended = False  # closed or deleted: nothing is read, either
+        self.ended = False  # closed or deleted: its files may be somebody else's, nothing is read, either
         self.compacting = False  # a plan is out: there is never more than one
         self.cuts = 0  # how often it has become shorter at its end: a plan made before is void
         self._clock = parts.clock
         self._snapshots = parts.snapshots
         self._chain = Chain(segments)
         self._durable = Durability(parts.disk, self.directory, parts.snapshots, parts.backend.sync_names, point)
+        self.flush_stats: FlushStats = self._durable.stats
         self._removals: list[Removal] = []  # begun, perhaps not run yet
 
     # What there is.
@@ -85,11 +86,6 @@ class PartitionLog:
     def flushed_offset(self) -> Offset:
         """All records below this are on stable storage."""
         return self._durable.point.next_offset
-
-    @property
-    def flush_stats(self) -> FlushStats:
-        """What its flushes have done so far."""
-        return self._durable.stats
 
     @property
     def flushed_segment(self) -> Offset:
@@ -196,9 +192,10 @@ class PartitionLog:
             if header.base_offset > offset and not self.state.sparse:
                 self.state.sparse = True
                 self._guard(self.state.save)
+            offset = header.next_offset
+        for header, _ in batches:  # all of them are fine
             if header.leader_epoch != self.epochs.latest:
                 self._guard(self.epochs.assign, header.leader_epoch, header.base_offset)
-            offset = header.next_offset
         together = self._write_together(data, marks_of(batches))
         for header, batch in batches:
             if not together:
@@ -214,7 +211,8 @@ class PartitionLog:
         self._durable.unflushed.count(len(data))
 
     def _roll_and_append(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
-        self.roll(base_offset)
+        # At the end of what is there: a segment that ends before its successor begins has lost its tail in a crash.
+        self.roll(base_offset if last_offset - self.next_offset > OFFSET_SPAN_MAX else None)
         if not self._chain.active.append(data, last_offset, timestamp):
             raise LogError(f"{self.directory}: a new segment does not take the batch at offset {base_offset}")
 
@@ -247,6 +245,8 @@ class PartitionLog:
     # Failing: once what is on the disk is in doubt, nothing more is written.
 
     def _guard(self, action: Callable[..., _Result], *arguments: object) -> _Result:
+        if self.stopped is not None:
+            raise LogStoppedError(self.directory, self.stopped)
         try:
             return action(*arguments)
         except DiskError as error:
@@ -267,7 +267,7 @@ class PartitionLog:
         thread, through a `LogReader`, which holds the segment.
         """
         end = self.next_offset
-        if not self.state.log_start <= offset <= end or self._ended:
+        if not self.state.log_start <= offset <= end or self.ended:
             raise self._refusal(offset)
         limit = end if upto is None or upto > end else upto
         number = self._chain.find(offset)
@@ -285,19 +285,18 @@ class PartitionLog:
 
     def segment_at(self, offset: Offset) -> Segment:
         """The segment that holds an offset."""
-        if not self.log_start <= offset <= self.next_offset or self._ended:
+        if not self.log_start <= offset <= self.next_offset or self.ended:
             raise self._refusal(offset)
         return self._chain.since(offset)[0]
 
     def _refusal(self, offset: Offset) -> LogError:
-        if self._ended and self.stopped is not None:
+        if self.ended and self.stopped is not None:
             return LogStoppedError(self.directory, self.stopped)
         return OffsetOutOfRangeError(self.directory, offset, self.log_start, self.next_offset)
 
     def segment_after(self, segment: Segment, offset: Offset) -> Segment | None:
         """Where to read on from `offset` when a segment has no more, though it may not be part of the log any more."""
-        following = self._chain.since(max(offset, segment.next_offset))[0]
-        return following if following is not segment else self._chain.after(segment)
+        return self._chain.onward(segment, offset)
 
     def has_sealed(self, segments: list[Segment]) -> bool:
         """Whether these are still segments of this log, in a row and sealed."""
@@ -316,13 +315,14 @@ class PartitionLog:
 
     def begin_flush(self) -> FlushJob | None:
         """Cover all that is written now; None if all of it is safe, or a flush is under way."""
-        if self.stopped is not None:
-            raise LogStoppedError(self.directory, self.stopped)
         return self._guard(self._durable.begin, self._chain.active)
 
     def finish_flush(self, job: FlushJob, error: Exception | None = None) -> None:
         """Take a job's result. A failed flush is never tried again: the system may have dropped the pages."""
-        self._guard(self._durable.finish, job, error)
+        try:
+            self._durable.finish(job, error)
+        except DiskError as failure:
+            raise self._stop(failure) from failure
 
     def flush(self) -> None:
         """Return when all that is written is on stable storage. Waits here; a broker uses `GroupFlusher`."""
@@ -355,17 +355,19 @@ class PartitionLog:
 
     def delete_records(self, offset: Offset) -> Removal:
         """Move the log start up to an offset; run what comes back before the answer leaves."""
-        if not self.log_start <= offset <= self.next_offset or self._ended:
+        if not self.log_start <= offset <= self.next_offset or self.ended:
             raise self._refusal(offset)
+        if offset > self.flushed_offset:
+            self.flush()  # a log must not end before its start, should the machine die
         self.state.log_start = offset
         limit = min(self._removable, offset)
         return self._let_go(sum(1 for segment in self._chain.sealed if segment.next_offset <= limit))
 
     @property
     def _removable(self) -> Offset:
-        """Segments below this can go without the producers being forgotten, should the machine die."""
+        """Segments below this can go, should the machine die: they are flushed, and their producers are known."""
         needed = len(self.producers) and self.config.flush is Flush.GROUP
-        return self._snapshots.safe_offset if needed else self.next_offset
+        return min(self.flushed_segment, self._snapshots.safe_offset if needed else self.next_offset)
 
     def _let_go(self, count: int) -> Removal:
         gone = self._chain.drop_oldest(count)
@@ -373,15 +375,13 @@ class PartitionLog:
         self.state.log_start = max(self.state.log_start, self._chain.first_offset)
         # Not from the log start: batches before it in the same segment are still read, and checked by their epochs.
         self._guard(self.epochs.truncate_start, self._chain.first_offset)
-        removal = Removal(self.state, gone)
         self._removals = [earlier for earlier in self._removals if not earlier.done]
+        removal = Removal(self.state, gone, list(self._removals))
         self._removals.append(removal)
         return removal
 
     def replace(self, replaced: list[Segment], cleaned_to: Offset) -> None:
         """Put a compacted segment in the place of those it was made from, all of which are flushed."""
-        if self.stopped is not None:
-            raise LogStoppedError(self.directory, self.stopped)
         self._guard(self._replace, replaced, cleaned_to)
 
     def _replace(self, replaced: list[Segment], cleaned_to: Offset) -> None:
@@ -390,11 +390,11 @@ class PartitionLog:
             raise LogError(f"{self.directory}: segment {bases[-1]} is not flushed, it cannot be replaced")
         # An older point that a power loss may bring back would measure files that are gone.
         self._durable.set_point(self._durable.point)
-        self.state.swap = Swap(bases[0], bases)
+        self.state.swap = Swap(bases[0], bases, self.backend.replacement_suffix)
         self.state.sparse = True
         self.state.cleaned_to = max(self.state.cleaned_to, cleaned_to)
         self.state.save()  # from here on a start finishes what follows
-        self.backend.install_replacement(bases[0], bases)
+        self.backend.install_replacement(*self.state.swap)
         segment = self.backend.open(bases[0])
         segment.adopt(replaced[-1].next_offset)
         self._chain.replace(replaced, segment)
@@ -416,7 +416,7 @@ class PartitionLog:
         number = self._chain.find(offset)
         # Until all is done, nothing from here on counts as flushed: a crash in the middle leaves only more to check.
         base = self._chain.since(offset)[0].base_offset
-        self._durable.set_point(RecoveryPoint(base, base, 0))
+        self._durable.set_point(min(self._durable.point, RecoveryPoint(base, base, 0)))
         for segment in self._chain.drop_after(number):
             segment.delete()
         self._chain.active.truncate(offset)
@@ -437,7 +437,8 @@ class PartitionLog:
         self.cuts += 1
         for removal in self._removals:
             removal.run()  # one that ran later could take files of the new log for those it was to remove
-        self._durable.set_point(RecoveryPoint(offset, offset, 0))
+        self.state.restart_at = offset
+        self.state.save()  # from here on a start finishes what follows
         for segment in reversed(self.segments):
             segment.delete()
         self._snapshots.clear()
@@ -445,8 +446,9 @@ class PartitionLog:
         self.epochs.replace([])
         self._chain = Chain([self.backend.create(offset)])
         self.state.log_start = offset
-        self.state.save()
         self._after_cut()
+        self.state.restart_at = None
+        self.state.save()
 
     def _after_cut(self) -> None:
         """Bring everything else in line with a log that has become shorter; all of it is on stable storage."""
@@ -478,7 +480,7 @@ class PartitionLog:
     def _end(self, reason: LogError) -> None:
         """From now on its files may be somebody else's: nothing is written, and nothing is read."""
         self.stopped = self.stopped or reason
-        self._ended = True
+        self.ended = True
         for segment in self._chain:
             with suppress(DiskError):  # all that was promised is safe, or the log has said that it is not
                 segment.close()

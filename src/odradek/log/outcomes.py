@@ -25,11 +25,15 @@ class Removal:
 
     state: LogState
     segments: list[Segment]
+    earlier: list[Removal]  # they go first: what is left must have no hole
     done: bool = False
 
     def run(self) -> None:
         """Make the new log start durable, then remove the files, the oldest first. Once is enough."""
         with self.state.lock:
+            for removal in self.earlier:
+                removal.run()
+            self.earlier = []
             if not self.done and not self.state.abandoned:
                 self.state.save()
                 for segment in self.segments:

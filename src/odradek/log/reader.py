@@ -75,9 +75,19 @@ class LogReader:
         self._segment = log.segment_at(offset)
         self._segment.hold()
         self._closed = False
+        self._cuts = log.cuts
+
+    def _find_again(self) -> None:
+        """The log was cut, closed or deleted: what it held may not be the log's any more."""
+        segment = self._log.segment_at(self.offset)
+        segment.hold()
+        self._segment.release()
+        self._segment, self._cuts = segment, self._log.cuts
 
     def read(self, max_bytes: int, *, upto: Offset | None = None) -> Chunk:
         """Give the next whole batches and move behind them; empty data at the end of the log."""
+        if self._log.ended or self._log.cuts != self._cuts:
+            self._find_again()
         end = self._log.next_offset
         limit = end if upto is None else min(upto, end)
         while True:

@@ -56,7 +56,7 @@ def batch_check(epochs: LeaderEpochs, state: LogState) -> BatchCheck:
             return f"offset {base} stands where {expected} belongs"
         if epochs.known and (header[2] != epochs.latest or base < epochs.latest_start):
             epoch = epochs.epoch_at(header.last_offset)
-            if epoch != header.leader_epoch and (epoch != NO_EPOCH or epochs.latest == NO_EPOCH):
+            if epoch not in (header.leader_epoch, NO_EPOCH):
                 return f"offset {base} has leader epoch {header.leader_epoch}, it was written in {epoch}"
         return None
 
@@ -75,6 +75,7 @@ def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[Partiti
     )
     parts = Parts(disk, shared.clock, backend, state, epochs, producers, ProducerSnapshots(disk, directory))
     _finish_swap(backend, state)
+    _finish_restart(parts)
     point = read_recovery_point(disk, directory)
     bases = backend.find()
     if not state.known:
@@ -99,10 +100,27 @@ def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[Partiti
 def _finish_swap(backend: Backend, state: LogState) -> None:
     """Complete a compaction that a crash interrupted after it was decided, or forget one that was not."""
     if state.swap is not None:
-        backend.install_replacement(state.swap.base_offset, state.swap.replaced)
+        backend.install_replacement(*state.swap)
         state.swap = None
         state.save()
     backend.discard_replacements()
+
+
+def _finish_restart(parts: Parts) -> None:
+    """Throw away what a log that was to start over still has: a crash came between."""
+    state, backend = parts.state, parts.backend
+    if state.restart_at is None:
+        return
+    for base in reversed(backend.find()):
+        backend.open(base).delete()
+    parts.snapshots.clear()
+    parts.epochs.replace([])
+    state.log_start, state.cleaned_to = state.restart_at, min(state.cleaned_to, state.restart_at)
+    segment = backend.create(state.restart_at)
+    backend.sync_names()
+    set_recovery_point(parts.disk, state.directory, RecoveryPoint(segment.base_offset, segment.base_offset, 0))
+    state.restart_at = None
+    state.save()
 
 
 def _create(parts: Parts, config: LogConfig, point: RecoveryPoint | None) -> PartitionLog:
@@ -111,6 +129,8 @@ def _create(parts: Parts, config: LogConfig, point: RecoveryPoint | None) -> Par
         logger.error("%s has lost its segments; it goes on at offset %d", state.directory, point.next_offset)
         state.log_start = point.next_offset
     base = state.log_start
+    parts.snapshots.clear()
+    parts.epochs.truncate_end(base)
     segment = parts.backend.create(base)
     point = RecoveryPoint(base, base, 0)
     state.save()
@@ -136,7 +156,8 @@ def _recover(
         cut += recovered.cut_bytes
         if follower is None:
             break
-        lost_its_end = recovered.cut_bytes or (segment.next_offset < follower and not state.sparse)
+        # Below the log start a hole is only a removal that did not finish.
+        lost_its_end = (recovered.cut_bytes or segment.next_offset < follower) and follower > state.log_start
         if lost_its_end and point is not None:
             dropped = _drop(backend, segments[-1], bases)
             return segments, RecoveryReport(scanned, cut, dropped)
@@ -201,4 +222,5 @@ def _assemble(
         logger.error("%s has lost the flushed records from %d on; it goes on at %d", state.directory, end, go_on_at)
         log.roll(go_on_at)  # their offsets are never given to others
         log.flush()
+        set_recovery_point(parts.disk, state.directory, RecoveryPoint(go_on_at, go_on_at, 0))
     return log

@@ -141,6 +141,8 @@ class Segment(Protocol):
 class Backend(Protocol):
     """Makes, finds and replaces the segments of one log."""
 
+    replacement_suffix: str  # tells this log's replacements from those of others that had its names
+
     def find(self) -> list[Offset]:
         """The base offsets of the segments that are there, in order; leftovers of a crash are cleared away."""
 
@@ -153,7 +155,7 @@ class Backend(Protocol):
     def create_replacement(self, base_offset: Offset) -> Segment:
         """Make a segment that is not part of the log until `install_replacement`."""
 
-    def install_replacement(self, base_offset: Offset, replaced: list[Offset]) -> None:
+    def install_replacement(self, base_offset: Offset, replaced: list[Offset], suffix: str) -> None:
         """Put it in the place of those it replaces. Finishes what a crash interrupted when called again."""
 
     def discard_replacements(self) -> None:

@@ -67,6 +67,7 @@ class Swap(NamedTuple):
 
     base_offset: Offset
     replaced: list[Offset]
+    suffix: str  # of the replacement's files
 
 
 @dataclass
@@ -79,6 +80,7 @@ class LogState:
     cleaned_to: Offset = 0  # compaction has been here; from here on the log is dirty
     sparse: bool = False  # offsets may have gaps: compaction ran, here or at the leader this log was copied from
     swap: Swap | None = None  # to be finished at the next start if it stands there
+    restart_at: Offset | None = None  # likewise: everything is thrown away, and the log goes on at this offset
 
     def __post_init__(self) -> None:
         self.lock = RLock()  # removals save from another thread
@@ -97,6 +99,7 @@ class LogState:
                     "cleaned_to": self.cleaned_to,
                     "sparse": self.sparse,
                     "swap": self.swap and self.swap._asdict(),
+                    "restart_at": self.restart_at,
                 },
                 indent=1,
             )
@@ -115,8 +118,10 @@ class LogState:
             fields = json.loads(data)
             log_start, cleaned_to = int(fields["log_start"]), int(fields["cleaned_to"])
             sparse = bool(fields["sparse"])
-            swap = Swap(int(fields["swap"]["base_offset"]), fields["swap"]["replaced"]) if fields["swap"] else None
+            swap = Swap(**fields["swap"]) if fields["swap"] else None
+            restart_at = None if fields.get("restart_at") is None else int(fields["restart_at"])
         except (ValueError, KeyError, TypeError, OverflowError):
             return False
-        self.log_start, self.cleaned_to, self.sparse, self.swap = log_start, cleaned_to, sparse, swap
+        self.log_start, self.cleaned_to, self.sparse = log_start, cleaned_to, sparse
+        self.swap, self.restart_at = swap, restart_at
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from uuid import uuid4
 
 from odradek.disk.interface import Disk
 from odradek.log.backends.file_segment import INDEX, LOG, POSITION_MAX, TIME_INDEX, FileSegment, segment_path
@@ -16,10 +17,12 @@ from odradek.log.index import IndexCache
 from odradek.log.segment import BatchCheck
 from odradek.model import Offset
 
-CLEANED = ".cleaned"  # a replacement that compaction writes
+CLEANED = ".cleaned"  # ends the names of a replacement that compaction writes
 _NEVER_MS = 1 << 64  # beyond every timestamp
 
-_SEGMENT_FILE = re.compile(r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex)(?P<cleaned>\.cleaned)?")
+_SEGMENT_FILE = re.compile(
+    r"(?P<base>[0-9]{20})\.(?P<kind>log|index|timeindex)(?P<cleaned>(\.[0-9a-f]{32})?\.cleaned)?"
+)
 
 
 class FileBackend:
@@ -31,6 +34,8 @@ class FileBackend:
         self._directory = directory
         self._cache = cache
         self._check = check
+        # Of this log and no other: a partition that is deleted and made again may have a build of the old one about.
+        self.replacement_suffix = f".{uuid4().hex}{CLEANED}"
         self._sizes: dict[str, int] = {}  # of the files that were found and not opened yet
 
     def find(self) -> list[Offset]:
@@ -57,7 +62,7 @@ class FileBackend:
 
     def create_replacement(self, base_offset: Offset) -> FileSegment:
         """Make a segment beside the log, for compaction to fill."""
-        segment = self._make(base_offset, CLEANED)
+        segment = self._make(base_offset, self.replacement_suffix)
         # No setting limits it: what it refused would be lost, although the segments it replaces held it.
         segment.configure(
             replace(
@@ -71,7 +76,7 @@ class FileBackend:
         segment.indexes.make_files()
         return segment
 
-    def install_replacement(self, base_offset: Offset, replaced: list[Offset]) -> None:
+    def install_replacement(self, base_offset: Offset, replaced: list[Offset], suffix: str) -> None:
         """Put a replacement in the place of the segments it was made from.
 
         The log file is renamed last, over the old one: as long as the replacement has its own name, all of this can be
@@ -83,8 +88,8 @@ class FileBackend:
                     self._disk.remove(segment_path(self._directory, base, kind))
         for kind in (INDEX, TIME_INDEX, LOG):
             target = segment_path(self._directory, base_offset, kind)
-            if self._disk.exists(target + CLEANED):
-                self._disk.rename(target + CLEANED, target)
+            if self._disk.exists(target + suffix):
+                self._disk.rename(target + suffix, target)
         self.sync_names()
         own = {segment_path(self._directory, base_offset, kind) for kind in (LOG, INDEX, TIME_INDEX)}
         for entry in self._disk.list(self._directory):

@@ -44,6 +44,9 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None) -> Recov
         segment.next_offset = damage.resumes.header.base_offset
         damage = _take_note(segment, good_from, size)
     segment.indexes.enter_time()
+    if flushed is not None:
+        # A flush that failed may have left pages that pass for clean: only what is written again is sure to be synced.
+        segment.write_again(start)
     segment.mark_good(good_from, segment.size_bytes)
     return Recovered(size - start, cut_bytes, reason)
 

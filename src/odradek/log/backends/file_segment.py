@@ -199,6 +199,12 @@ class FileSegment:
         copy.sync()
         copy.close()
 
+    def write_again(self, start: int) -> None:
+        """Put the same bytes from `start` on in their place once more, so that the next sync has to write them."""
+        for position in range(start, self.size_bytes, _COPY_BYTES):
+            data = self.file.read(min(_COPY_BYTES, self.size_bytes - position), position)
+            self._disk.overwrite(self.path, data, at=position)
+
     def recover(self, flushed: EndOfSegment | None) -> Recovered:
         """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
         if flushed is None or not flushed.indexed:
