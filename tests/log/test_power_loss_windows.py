@@ -1,4 +1,4 @@
-"""Narrow windows in which a power loss, or another partition's leftovers, once cost flushed records. Many seeds each."""
+"""Narrow windows in which a power loss, or another partition's leftovers, once cost flushed records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SEEDS = range(60)
 ORDERS = TopicPartition("orders", 0)
 
 
-def _filled(disk: MemoryDisk, count: int, **settings: object) -> LogOnDisk:
-    on_disk = LogOnDisk(disk, segment_bytes=1024, **settings)
+def _filled(disk: MemoryDisk, count: int) -> LogOnDisk:
+    on_disk = LogOnDisk(disk, segment_bytes=1024)
     for number in range(count):
         on_disk.log.append(batch(b"%d" % number + bytes(200)))
     return on_disk

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from odradek.log.config import Flush
 from odradek.log.errors import DamagedLogError
 from odradek.log.scan import OFFSET_SPAN_MAX, Damage, next_whole_batch, scan, survey
 from odradek.log.segment import EndOfSegment, Recovered
@@ -44,7 +45,7 @@ def recover_segment(segment: FileSegment, flushed: EndOfSegment | None) -> Recov
         segment.next_offset = damage.resumes.header.base_offset
         damage = _take_note(segment, good_from, size)
     segment.indexes.enter_time()
-    if flushed is not None:
+    if flushed is not None and segment.config.flush is Flush.GROUP:
         # A flush that failed may have left pages that pass for clean: only what is written again is sure to be synced.
         segment.write_again(start)
     segment.mark_good(good_from, segment.size_bytes)
