@@ -77,7 +77,7 @@ class Bench:
         eight = batch * 8
         self._append(f"append 16 KiB batches ({len(batch):,} bytes)", batch, 2000, bar=0.7)
         whole_pages = make_batch(16 << 10, BATCH_RECORDS, exactly=True)
-        self._append(f"the same where each fills whole pages ({len(whole_pages):,})", whole_pages, 2000, bar=None)
+        self._append(f"the same where each fills whole pages ({len(whole_pages):,})", whole_pages, 2000, bar=0.7)
         self._append("append 16 KiB batches, 8 a call", eight, 250, bar=None)
 
     def _append(self, what: str, data: bytearray, count: int, bar: float | None) -> None:
