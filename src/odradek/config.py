@@ -15,16 +15,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
+from odradek.broker.config import BrokerConfig
+from odradek.edge.config import KafkaDoorConfig
+from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
+from odradek.settings_rows import SETTINGS
 from odradek.settings_table import (
     ENVIRONMENT_PREFIX,
-    SETTINGS,
     Kind,
     Scope,
     Setting,
     SettingError,
     Value,
     shown,
+    split_address,
 )
 
 __all__ = [
@@ -113,10 +117,70 @@ class Settings:
             producer_ids_max=self._integer("producer.ids.max"),
         )
 
-    def with_overrides(self, overrides: Mapping[str, object]) -> Settings:
-        """Lay a topic's own settings over these."""
+    def broker_config(self) -> BrokerConfig:
+        """Make what the broker's core reads."""
+        return BrokerConfig(
+            broker_id=self._integer("broker.id"),
+            auto_create_topics_enable=bool(self["auto.create.topics.enable"]),
+            num_partitions=self._integer("num.partitions"),
+            partitions_max=self._integer("partitions.max"),
+            delete_topic_enable=bool(self["delete.topic.enable"]),
+            fetch_max_bytes=self._integer("fetch.max.bytes"),
+            max_incremental_fetch_session_cache_slots=self._integer("max.incremental.fetch.session.cache.slots"),
+            record_decompressed_max_bytes=self._integer("record.decompressed.max.bytes"),
+            log_retention_check_interval_ms=self._integer("log.retention.check.interval.ms"),
+            log_cleaner_backoff_ms=self._integer("log.cleaner.backoff.ms"),
+            offsets_topic_num_partitions=self._integer("offsets.topic.num.partitions"),
+            offsets_topic_segment_bytes=self._integer("offsets.topic.segment.bytes"),
+        )
+
+    def kafka_door_config(self) -> KafkaDoorConfig:
+        """Make what the Kafka door reads."""
+        return KafkaDoorConfig(
+            socket_request_max_bytes=self._integer("socket.request.max.bytes"),
+            socket_first_request_max_bytes=self._integer("socket.first.request.max.bytes"),
+            socket_frame_timeout_ms=self._integer("socket.frame.timeout.ms"),
+            socket_stall_timeout_ms=self._integer("socket.stall.timeout.ms"),
+            connections_max_idle_ms=self._integer("connections.max.idle.ms"),
+            max_connections=self._integer("max.connections"),
+            max_connections_per_ip=self._integer("max.connections.per.ip"),
+            connection_requests_max=self._integer("connection.requests.max"),
+            connection_queued_max_bytes=self._integer("connection.queued.max.bytes"),
+        )
+
+    def group_config(self) -> GroupConfig:
+        """Make what the group coordinator reads."""
+        assignors = cast("frozenset[str]", self["group.consumer.assignors"])
+        return GroupConfig(
+            group_min_session_timeout_ms=self._integer("group.min.session.timeout.ms"),
+            group_max_session_timeout_ms=self._integer("group.max.session.timeout.ms"),
+            group_initial_rebalance_delay_ms=self._integer("group.initial.rebalance.delay.ms"),
+            group_max_size=self._integer("group.max.size"),
+            offset_metadata_max_bytes=self._integer("offset.metadata.max.bytes"),
+            offsets_retention_minutes=self._integer("offsets.retention.minutes"),
+            offsets_retention_check_interval_ms=self._integer("offsets.retention.check.interval.ms"),
+            group_consumer_session_timeout_ms=self._integer("group.consumer.session.timeout.ms"),
+            group_consumer_heartbeat_interval_ms=self._integer("group.consumer.heartbeat.interval.ms"),
+            group_consumer_max_size=self._integer("group.consumer.max.size"),
+            group_consumer_assignors=tuple(sorted(assignors, reverse=True)),
+        )
+
+    def address(self, name: str) -> tuple[str, int] | None:
+        """An address as host and port; None for a word such as `off`."""
+        text = self._text(name)
+        return None if text in SETTINGS[name].choices else split_address(text)
+
+    @property
+    def log_level(self) -> str:
+        """How much the broker tells: debug, info, warning or error."""
+        return self._text("log.level")
+
+    def with_overrides(self, overrides: Mapping[str, object], source: str = _TOPIC) -> Settings:
+        """Lay a topic's own settings over these, or those of all topics that were changed while running."""
+        if not overrides:
+            return self
         own = parse_topic_overrides(overrides)
-        return _checked({**self.values, **own}, {**self.sources, **dict.fromkeys(own, _TOPIC)})
+        return _checked({**self.values, **own}, {**self.sources, **dict.fromkeys(own, source)})
 
     def _integer(self, name: str) -> int:
         return cast("int", self.values[name])

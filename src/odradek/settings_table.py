@@ -1,7 +1,8 @@
 """The one table of settings: names, types, defaults, bounds and the sentence that explains each.
 
 Nothing is loaded here: `odradek.config` reads files, the environment and flags against this table. Names, defaults
-and bounds of topic settings are Kafka's; `flush` and the `log.*` group are ours.
+and bounds of topic settings are Kafka's, and so are those of broker settings that Kafka has; the rest is ours. The
+rows themselves stand in `odradek.settings_rows`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-Value: TypeAlias = int | float | str | frozenset[str]
+Value: TypeAlias = bool | int | float | str | frozenset[str]
 Scope: TypeAlias = Literal["broker", "topic"]
 
 ENVIRONMENT_PREFIX = "ODRADEK_"
@@ -29,6 +29,7 @@ _DURATION_UNITS = {"d": DAY_MS, "h": HOUR_MS, "min": MINUTE_MS, "s": SECOND_MS, 
 _SIZE_UNITS_READ_TOO = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "KB": 10**3}
 _DURATION_UNITS_READ_TOO = {"m": MINUTE_MS}
 
+_ADDRESS = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]/]*)):(?P<port>[0-9]{1,5})")
 _NUMBER = re.compile(r"(?P<number>-?[0-9]{1,20})\s*(?P<unit>[A-Za-z]*)")
 _SHOWN_CHARACTERS_MAX = 100
 
@@ -47,6 +48,8 @@ class Kind(Enum):
     CHOICE = "one of a list"
     CHOICES = "some of a list"
     PATH = "path"
+    BOOLEAN = "true or false"
+    ADDRESS = "address"
 
 
 _WRITTEN_AS = {
@@ -57,6 +60,8 @@ _WRITTEN_AS = {
     Kind.CHOICE: "a word",
     Kind.CHOICES: "words with commas between them",
     Kind.PATH: "a path",
+    Kind.BOOLEAN: "true or false",
+    Kind.ADDRESS: "an address such as 127.0.0.1:9092 or [::1]:9092",
 }
 
 
@@ -91,6 +96,10 @@ class Setting:
         """Which values are accepted, for people."""
         if self.kind is Kind.PATH:
             return "any path"
+        if self.kind is Kind.BOOLEAN:
+            return "true or false"
+        if self.kind is Kind.ADDRESS:
+            return ", ".join(["HOST:PORT", *self.choices[:-1]]) + f" or {self.choices[-1]}"
         if self.kind is Kind.CHOICE:
             return ", ".join(self.choices[:-1]) + f" or {self.choices[-1]}"
         if self.kind is Kind.CHOICES:
@@ -102,7 +111,9 @@ class Setting:
         return text
 
     def text(self, value: Value) -> str:
-        """Write a value as Kafka does: plain numbers, choices with commas between them."""
+        """Write a value as Kafka does: plain numbers, choices with commas between them, true and false."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
         return ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
 
     def human(self, value: Value) -> str:
@@ -134,6 +145,8 @@ class Setting:
         raise SettingError(f"{self.name} = {shown(raw)} ({source}) {problem}; allowed: {self.allowed}")
 
     def _parsed(self, raw: object) -> Value:
+        if self.kind is Kind.BOOLEAN:
+            return _truth(raw)
         if isinstance(raw, bool):  # TOML's `true`: an int to Python, never one to a person
             raise ValueError
         match self.kind:
@@ -145,7 +158,7 @@ class Setting:
                 return _whole_number(raw, {})
             case Kind.RATIO if isinstance(raw, int | float | str):
                 return float(raw)
-            case Kind.CHOICE if isinstance(raw, str):
+            case Kind.CHOICE | Kind.ADDRESS if isinstance(raw, str):
                 return raw.strip()
             case Kind.PATH if isinstance(raw, str):
                 return raw
@@ -159,6 +172,8 @@ class Setting:
         if isinstance(value, str):
             if self.kind is Kind.CHOICE:
                 return None if value in self.choices else "is not in the list"
+            if self.kind is Kind.ADDRESS:
+                return None if value in self.choices or _is_address(value) else f"is not {_WRITTEN_AS[self.kind]}"
             return None if value and "\0" not in value else "is not a path"
         if (self.special is not None and value == self.special[0]) or self.low <= value <= self.high:
             return None
@@ -180,6 +195,27 @@ def _whole_number(raw: object, units: Mapping[str, int]) -> int:
     return number * factor
 
 
+def _truth(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    if isinstance(raw, str) and raw.strip().lower() in ("true", "false"):
+        return raw.strip().lower() == "true"
+    raise ValueError
+
+
+def _is_address(text: str) -> bool:
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and int(match["port"]) < 2**16
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Take an address that the table accepted apart; without a host it is every address of the machine."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not an address")
+    return match["ipv6"] or match["host"] or "0.0.0.0", int(match["port"])
+
+
 def _words(raw: object) -> frozenset[str]:
     words = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(words, list | tuple | set | frozenset):
@@ -195,135 +231,3 @@ def shown(raw: object) -> str:
         return f"a number of {raw.bit_length()} bits"
     text = repr(raw)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "..."
-
-
-_UNLIMITED = (-1, "unlimited")
-
-_ROWS = (
-    Setting(
-        "segment.bytes", "topic", Kind.SIZE, GIB,
-        "A segment file that reaches this size is closed and a new one begun; retention and compaction work on "
-        "closed segments only.",
-        low=KIB, high=INT_MAX,
-    ),
-    Setting(
-        "segment.ms", "topic", Kind.DURATION, 7 * DAY_MS,
-        "A segment of this age is closed even if it is not full, so that retention and compaction can reach its "
-        "records.",
-        low=1,
-    ),
-    Setting(
-        "segment.index.bytes", "topic", Kind.SIZE, 10 * MIB,
-        "A segment whose offset index reaches this size is closed.",
-        low=4, high=INT_MAX,
-    ),
-    Setting(
-        "index.interval.bytes", "topic", Kind.SIZE, 4 * KIB,
-        "An index entry is written after this many bytes of records: fewer bytes make reads start nearer to their "
-        "offset, and the index larger.",
-        high=INT_MAX,
-    ),
-    Setting(
-        "retention.bytes", "topic", Kind.SIZE, -1,
-        "The oldest closed segments of a partition are deleted while what remains is still at least this large.",
-        special=_UNLIMITED,
-    ),
-    Setting(
-        "retention.ms", "topic", Kind.DURATION, 7 * DAY_MS,
-        "A closed segment is deleted when its newest record is older than this.",
-        special=_UNLIMITED,
-    ),
-    Setting(
-        "cleanup.policy", "topic", Kind.CHOICES, frozenset({"delete"}),
-        "What happens to old records: `delete` drops whole segments by age and size, `compact` keeps the last "
-        "record of each key.",
-        choices=("delete", "compact"),
-    ),
-    Setting(
-        "delete.retention.ms", "topic", Kind.DURATION, DAY_MS,
-        "A compacted topic keeps a deletion marker (a record without a value) at least this long, so that readers "
-        "have time to see it.",
-    ),
-    Setting(
-        "min.cleanable.dirty.ratio", "topic", Kind.RATIO, 0.5,
-        "A partition is compacted when at least this share of its bytes has not been compacted yet.",
-        low=0, high=1,
-    ),
-    Setting(
-        "min.compaction.lag.ms", "topic", Kind.DURATION, 0,
-        "A record younger than this is never compacted away.",
-    ),
-    Setting(
-        "max.compaction.lag.ms", "topic", Kind.DURATION, LONG_MAX,
-        "A record that has waited this long is compacted whatever the dirty ratio is.",
-        low=1, special=(LONG_MAX, "unlimited"),
-    ),
-    Setting(
-        "max.message.bytes", "topic", Kind.SIZE, MIB + 12,
-        "A record batch larger than this, as it is sent and so after compression, is refused.",
-        high=INT_MAX,
-    ),
-    Setting(
-        "message.timestamp.type", "topic", Kind.CHOICE, "CreateTime",
-        "Whose time a record carries: the producer's (`CreateTime`) or that of its arrival (`LogAppendTime`).",
-        choices=("CreateTime", "LogAppendTime"),
-    ),
-    Setting(
-        "flush", "topic", Kind.CHOICE, "group",
-        "When a record counts as written: after an fdatasync shared by all that arrived meanwhile (`group`), or at "
-        "once, trusting the replicas (`replicated`) or the operating system (`os`).",
-        choices=("group", "replicated", "os"),
-    ),
-    Setting(
-        "min.insync.replicas", "topic", Kind.COUNT, 1,
-        "A producer that asks for acks=all is refused while fewer replicas than this are in sync (read once there are "
-        "replicas).",
-        low=1, high=INT_MAX,
-    ),
-    Setting(
-        "dir", "broker", Kind.PATH, "~/.odradek",
-        "The data directory: one folder a partition.",
-        environment_too=("ODRADEK_DATA",), flag="--data",
-    ),
-    Setting(
-        "log.open.files.max", "broker", Kind.COUNT, 0,
-        "Segment files held open at once, beyond which the least recently used one is closed; automatic is three "
-        "quarters of what the process may open.",
-        low=1, high=INT_MAX, special=(0, "automatic"),
-    ),
-    Setting(
-        "log.index.cache.bytes", "broker", Kind.SIZE, 64 * MIB,
-        "Memory for the indexes of segments that are being read.",
-        low=64 * KIB, high=TIB,
-    ),
-    Setting(
-        "log.flush.threads", "broker", Kind.COUNT, 4,
-        "Threads that run fdatasync: as many partitions can be flushed at the same time (read once there is a broker).",
-        low=1, high=256,
-    ),
-    Setting(
-        "log.checkpoint.interval.ms", "broker", Kind.DURATION, 5 * SECOND_MS,
-        "How often index entries and producers that are only in memory are written out, so that a start after a crash "
-        "has less to read (read once there is a broker).",
-        low=100, high=HOUR_MS,
-    ),
-    Setting(
-        "log.cleaner.key.map.bytes", "broker", Kind.SIZE, 128 * MIB,
-        "Memory in which compaction remembers the last offset of each key; with less of it a pass covers fewer "
-        "records.",
-        low=64 * KIB, high=TIB,
-    ),
-    Setting(
-        "producer.id.expiration.ms", "broker", Kind.DURATION, DAY_MS,
-        "A partition forgets an idempotent producer that has sent nothing for this long.",
-        low=1, high=INT_MAX,
-    ),
-    Setting(
-        "producer.ids.max", "broker", Kind.COUNT, 10_000,
-        "Idempotent producers that one partition remembers; beyond it the one that has been silent longest is "
-        "forgotten.",
-        low=1, high=INT_MAX,
-    ),
-)  # fmt: skip
-
-SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _ROWS})

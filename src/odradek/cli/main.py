@@ -32,6 +32,11 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "serve": Command(
+        "odradek.cli.serve",
+        "run one broker that any Kafka client can use",
+        ("odradek serve", "odradek serve --data ./data --kafka 127.0.0.1:9092"),
+    ),
     "log": Command(
         "odradek.cli.log",
         "look into a partition's files: dump, verify",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from odradek.cli.terminal import CommandError, escape, is_terminal, table
 from odradek.config import Setting, SettingError, Settings, Value, find_setting, load_settings
-from odradek.settings_table import SETTINGS
+from odradek.settings_rows import SETTINGS
 
 _EXIT_USAGE = 2
 

@@ -55,9 +55,10 @@ class CompactionPlan:
     cuts: int  # of the log when the plan was made
     groups: list[list[Segment]] = field(default_factory=list)  # each becomes one segment
     stats: CompactionStats = field(default_factory=CompactionStats)
+    cancelled: bool = False  # set by the owner while another thread builds: it gives up at the next batch
 
     def build(self) -> None:
-        """Write the cleaned segments beside the log. May run in another thread."""
+        """Write the cleaned segments beside the log. May run in another thread; LogError if it was cancelled."""
         aborted = AbortedTransactions()
         for segment in (*self.segments, *self.behind):
             if segment.next_offset > self.dirty_from:
@@ -74,7 +75,7 @@ class CompactionPlan:
         for segment in self.segments:
             if segment.next_offset <= self.dirty_from:
                 continue
-            for placed, batch in _batches(segment):
+            for placed, batch in self.batches(segment):
                 header = placed.header
                 if header.last_offset < self.dirty_from or header.is_control or aborted.has(header):
                     continue
@@ -88,6 +89,13 @@ class CompactionPlan:
                 except RecordError as error:
                     raise self.damage(segment, placed, error) from error
         return keys
+
+    def batches(self, segment: Segment) -> Iterator[tuple[Placed, memoryview]]:
+        """The batches of a segment with their bytes, until it is cancelled."""
+        for placed, batch in _batches(segment):
+            if self.cancelled:
+                raise LogError(f"{self.directory}: compaction was cancelled")
+            yield placed, batch
 
     def damage(self, segment: Segment, placed: Placed, error: RecordError) -> DamagedLogError:
         """Say which batch cannot be cleaned."""
@@ -204,7 +212,7 @@ class _Cleaner:
         replacement.hold()
         try:
             for segment in group:
-                for placed, batch in _batches(segment):
+                for placed, batch in self._plan.batches(segment):
                     try:
                         cleaned = self._clean_batch(placed.header, batch)
                     except RecordError as error:

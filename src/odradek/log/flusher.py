@@ -19,6 +19,7 @@ from odradek.log.log import PartitionLog
 from odradek.model import Offset
 
 Failed = Callable[[PartitionLog, LogStoppedError], None]
+Flushed = Callable[[PartitionLog], None]
 
 
 class _Waiter(NamedTuple):
@@ -41,9 +42,11 @@ def _cut(log: PartitionLog) -> LogError:
 class GroupFlusher:
     """Flushes logs on demand. Made and used on one event loop."""
 
-    def __init__(self, threads: int, on_failure: Failed | None = None) -> None:
+    def __init__(self, threads: int, on_failure: Failed | None = None, on_flushed: Flushed | None = None) -> None:
+        """Tell `on_flushed` after each flush that went well, and before those who wait for it go on."""
         self._loop = asyncio.get_running_loop()
         self._on_failure = on_failure
+        self._on_flushed = on_flushed
         self._busy: set[PartitionLog] = set()  # a flush is scheduled or under way
         self._waiting: dict[PartitionLog, deque[_Waiter]] = {}
         self._idle = asyncio.Event()
@@ -104,6 +107,8 @@ class GroupFlusher:
         except LogStoppedError as error:
             self._fail(log, error)
             return
+        if self._on_flushed is not None:
+            self._on_flushed(log)
         if self._answer(log):
             self._begin(log)
         else:
@@ -133,10 +138,14 @@ class GroupFlusher:
         if self._on_failure is not None and not isinstance(error.cause, LogDeletedError):
             self._on_failure(log, error)
 
-    async def close(self) -> None:
-        """Wait for the flushes under way, then end the threads."""
+    async def idle(self) -> None:
+        """Wait until no flush is asked for or under way."""
         while self._busy:
             await self._idle.wait()
+
+    async def close(self) -> None:
+        """Wait for the flushes under way, then end the threads."""
+        await self.idle()
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:

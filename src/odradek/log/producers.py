@@ -56,6 +56,7 @@ class Producers:
         self._expiration_ms = expiration_ms
         self._count_max = count_max
         self._by_id: dict[int, Producer] = {}
+        self._open: dict[int, Offset] = {}  # where the transactions begin that are not ended: mostly there are none
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -67,12 +68,12 @@ class Producers:
     def clear(self) -> None:
         """Forget all."""
         self._by_id.clear()
+        self._open.clear()
 
     @property
     def first_unstable_offset(self) -> Offset | None:
         """Where the oldest open transaction begins: readers of committed data stop there."""
-        starts = [p.transaction_start for p in self._by_id.values() if p.transaction_start != _NO_OFFSET]
-        return min(starts, default=None)
+        return min(self._open.values()) if self._open else None
 
     def check(self, header: BatchHeader) -> Written | None:
         """Give the earlier batch that this one repeats, or None for a new one; refuse gaps and old epochs."""
@@ -109,9 +110,10 @@ class Producers:
         if header.is_control:
             producer.transaction_start = _NO_OFFSET
             producer.coordinator_epoch = coordinator_epoch
+            self._open.pop(header.producer_id, None)
         else:
             if header.is_transactional and producer.transaction_start == _NO_OFFSET:
-                producer.transaction_start = header.base_offset
+                producer.transaction_start = self._open[header.producer_id] = header.base_offset
             producer.written.append(
                 Written(header.base_sequence, header.last_sequence, header.base_offset, header.last_offset)
             )
@@ -161,13 +163,15 @@ class Producers:
         (count,) = _COUNT.unpack_from(body)
         if version != _VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
             return False
-        self._by_id.clear()
+        self.clear()
         for producer_id, epoch, sequence, last, delta, seen, coordinator, start in _ENTRY.iter_unpack(
             body[_COUNT.size :]
         ):
             producer = self._by_id.setdefault(producer_id, Producer(epoch, seen, coordinator, start))
             if sequence != _NO_SEQUENCE:
                 producer.written.append(Written((sequence - delta) % _SEQUENCES, sequence, last - delta, last))
+            if producer.transaction_start != _NO_OFFSET:
+                self._open[producer_id] = producer.transaction_start
         return True
 
 

@@ -1,0 +1,40 @@
+"""What a handler is given beside its request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odradek.apis.registry import Versions
+from odradek.broker.broker import Broker
+from odradek.broker.fetch_sessions import FetchSessions
+from odradek.groups.coordinator import Coordinator
+from odradek.wire.api import ApiKey
+
+
+@dataclass(slots=True, frozen=True)
+class Door:
+    """What all connections of one listener share: the parts behind it and the address that clients are told."""
+
+    broker: Broker
+    groups: Coordinator
+    sessions: FetchSessions
+    served: Mapping[ApiKey, Versions]
+    host: str
+    port: int
+
+
+class Context:
+    """One request's surroundings."""
+
+    __slots__ = ("broker", "client_host", "client_id", "door", "groups", "host", "port", "version")
+
+    def __init__(self, door: Door, version: int, client_id: str, client_host: str) -> None:
+        self.door = door
+        self.broker = door.broker
+        self.groups = door.groups
+        self.host = door.host
+        self.port = door.port
+        self.version = version
+        self.client_id = client_id
+        self.client_host = client_host

@@ -1,0 +1,156 @@
+"""Fetch (key 1): long polling, bounded answers, sessions (KIP-227), topic ids from version 13 on (KIP-516).
+
+Records leave as they lie in the log. What is not in the page cache is read by a thread; the loop never waits.
+Versions 18 and the fields of followers wait for replication: a replica's fetch is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+
+from odradek.apis.context import Context
+from odradek.apis.fetching import FetchRound, Reading, WaitingFetch
+from odradek.apis.registry import Api, Versions
+from odradek.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, PartitionKey, Wanted
+from odradek.wire.api import ApiKey
+from odradek.wire.errors import ErrorCode, PeerError
+from odradek.wire.messages import fetch
+
+VERSIONS = Versions(4, 17)
+_FIRST_WITH_TOPIC_IDS = 13
+
+
+def handle(context: Context, request: fetch.Request) -> fetch.Response | Awaitable[fetch.Response]:
+    """Read now if that is enough or nothing may be waited for; otherwise wait for more."""
+    try:
+        session, wanted = _wanted(context, request)
+    except PeerError as error:
+        return fetch.Response(error_code=error.code)
+    round_ = FetchRound(
+        broker=context.broker,
+        by_id=context.version >= _FIRST_WITH_TOPIC_IDS,
+        committed_only=request.isolation_level == 1,
+        max_bytes=min(request.max_bytes, context.broker.config.fetch_max_bytes),
+        refusal=_refusal(request),
+    )
+    round_.add(wanted)
+    round_.read()
+    if round_.needs_disk:
+        return _read_cold(request, session, round_)
+    if request.max_wait_ms <= 0 or round_.is_enough(request.min_bytes):
+        return _response(session, round_)
+    return _wait(request, session, round_)
+
+
+async def _read_cold(request: fetch.Request, session: FetchSession | None, round_: FetchRound) -> fetch.Response:
+    await round_.read_from_disk()
+    if request.max_wait_ms <= 0 or round_.is_enough(request.min_bytes):
+        return _response(session, round_)
+    return await _wait(request, session, round_)
+
+
+def _wait(
+    request: fetch.Request, session: FetchSession | None, round_: FetchRound
+) -> asyncio.Future[fetch.Response]:
+    def respond() -> fetch.Response:
+        return _response(session, round_)
+
+    return WaitingFetch(round_, request.min_bytes, request.max_wait_ms / 1000, respond).future
+
+
+def _refusal(request: fetch.Request) -> PeerError | None:
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        return PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers of this cluster fetch as replicas")
+    return None
+
+
+# Which partitions.
+
+
+def _wanted(context: Context, request: fetch.Request) -> tuple[FetchSession | None, dict[PartitionKey, Wanted]]:
+    """The partitions to read: those of the request, or those of its session."""
+    by_id = context.version >= _FIRST_WITH_TOPIC_IDS
+    named = {
+        (topic.topic_id if by_id else topic.topic, partition.partition): Wanted(
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+            partition.log_start_offset,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    sessions, now_ms = context.door.sessions, context.broker.clock.now_ms()
+    if request.session_epoch == FINAL_EPOCH:
+        if request.session_id != NO_SESSION:
+            sessions.end(request.session_id)
+        return None, named
+    if request.session_epoch == INITIAL_EPOCH:
+        sessions.end(request.session_id)
+        return (sessions.begin(now_ms, named) if named else None), named
+    session = sessions.go_on(request.session_id, request.session_epoch, now_ms, named, _forgotten(request, by_id))
+    return session, session.wanted
+
+
+def _forgotten(request: fetch.Request, by_id: bool) -> Iterator[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            yield (topic.topic_id if by_id else topic.topic), index
+
+
+# The answer.
+
+
+def _response(session: FetchSession | None, round_: FetchRound) -> fetch.Response:
+    topics: dict[str | bytes, fetch.ResponseTopic] = {}
+    is_incremental = session is not None and session.epoch > INITIAL_EPOCH + 1
+    with_records = []
+    for reading in round_.readings:
+        if session is not None and not _is_news(session, reading) and is_incremental:
+            continue
+        topic_key, index = reading.key
+        topic = topics.get(topic_key)
+        if topic is None:
+            topic = topics[topic_key] = (
+                fetch.ResponseTopic(topic_id=topic_key)
+                if isinstance(topic_key, bytes)
+                else fetch.ResponseTopic(topic=topic_key)
+            )
+        if reading.size_bytes:
+            with_records.append(reading.key)
+        topic.partitions.append(_response_partition(index, reading))
+    if session is not None:
+        session.read_last(with_records)
+    return fetch.Response(session_id=NO_SESSION if session is None else session.id, responses=list(topics.values()))
+
+
+def _is_news(session: FetchSession, reading: Reading) -> bool:
+    """Whether a session's client must hear of a partition; takes note that it does."""
+    told = session.told.get(reading.key)
+    now = (reading.high_watermark, reading.log_start)
+    session.told[reading.key] = now
+    return told != now or bool(reading.size_bytes) or reading.error is not None
+
+
+def _response_partition(index: int, reading: Reading) -> fetch.ResponsePartition:
+    if reading.error is not None:
+        return fetch.ResponsePartition(
+            partition_index=index,
+            error_code=reading.error.code,
+            high_watermark=reading.high_watermark,
+            log_start_offset=reading.log_start,
+            aborted_transactions=None,
+            records=b"",
+        )
+    return fetch.ResponsePartition(
+        partition_index=index,
+        high_watermark=reading.high_watermark,
+        last_stable_offset=reading.last_stable,
+        log_start_offset=reading.log_start,
+        aborted_transactions=None,
+        records=reading.data,
+    )
+
+
+API = Api(ApiKey.FETCH, VERSIONS, fetch.Request, handle)

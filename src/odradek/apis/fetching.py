@@ -1,0 +1,214 @@
+"""One fetch: reads its partitions within a bound of bytes, and waits until there is enough.
+
+`FetchRound` reads, `WaitingFetch` waits for partitions to move and has the round read those again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from odradek.broker.broker import Broker
+from odradek.broker.errors import CLIENT_FAULTS, peer_error
+from odradek.broker.fetch_sessions import PartitionKey, Wanted
+from odradek.broker.topics import Partition
+from odradek.log.reader import begin_read
+from odradek.wire.errors import ErrorCode, PeerError
+from odradek.wire.messages import fetch
+
+_EMPTY = memoryview(b"")
+
+
+class Reading:
+    """What one partition gave."""
+
+    __slots__ = (
+        "data", "error", "high_watermark", "is_cold", "key", "last_stable", "log_start", "partition", "size_bytes",
+        "wanted",
+    )  # fmt: skip
+
+    def __init__(self, key: PartitionKey, wanted: Wanted) -> None:
+        self.key = key
+        self.wanted = wanted
+        self.partition: Partition | None = None
+        self.data = _EMPTY
+        self.size_bytes = 0
+        self.is_cold = False  # its bytes must be read from the disk
+        self.error: PeerError | None = None
+        self.high_watermark = -1
+        self.last_stable = -1
+        self.log_start = -1
+
+    def take(self, data: memoryview) -> None:
+        """Keep what was read."""
+        self.data = data
+        self.size_bytes = len(data)
+        self.is_cold = False
+
+
+class FetchRound:
+    """The partitions of one request, and what they have given so far."""
+
+    def __init__(
+        self, *, broker: Broker, by_id: bool, committed_only: bool, max_bytes: int, refusal: PeerError | None
+    ) -> None:
+        self._broker = broker
+        self._by_id = by_id
+        self._committed_only = committed_only
+        self._max_bytes = max_bytes
+        self._refusal = refusal
+        self.readings: list[Reading] = []
+        self.size_bytes = 0
+        self.has_error = False
+
+    def add(self, wanted: Mapping[PartitionKey, Wanted]) -> None:
+        """Take partitions on."""
+        self.readings = [Reading(key, each) for key, each in wanted.items()]
+
+    @property
+    def needs_disk(self) -> bool:
+        """Whether some bytes are not in memory."""
+        return any(reading.is_cold for reading in self.readings)
+
+    def is_enough(self, min_bytes: int) -> bool:
+        """Whether the answer can leave: enough bytes, or something to tell at once."""
+        return self.size_bytes >= min_bytes or self.has_error or not self.readings
+
+    def read(self) -> None:
+        """Read every partition anew."""
+        self.size_bytes = 0
+        for reading in self.readings:
+            self.read_one(reading)
+
+    def read_one(self, reading: Reading) -> None:
+        """Read one partition, as far as the answer has room."""
+        reading.error = None
+        self.size_bytes -= reading.size_bytes
+        reading.take(_EMPTY)
+        try:
+            partition = reading.partition = self._find(reading.key)
+            self._read_partition(reading, partition)
+        except CLIENT_FAULTS as error:
+            reading.error = peer_error(error)
+            self.has_error = True
+
+    def _find(self, key: PartitionKey) -> Partition:
+        if self._refusal is not None:
+            raise self._refusal
+        topic_key, index = key
+        if isinstance(topic_key, str):
+            return self._broker.partition(topic_key, index)
+        topic = self._broker.topic_by_id(topic_key)
+        if topic is None:
+            raise PeerError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return self._broker.partition(topic.name, index)
+
+    def _read_partition(self, reading: Reading, partition: Partition) -> None:
+        log, wanted = partition.log, reading.wanted
+        reading.high_watermark = partition.high_watermark
+        reading.last_stable = partition.last_stable_offset
+        reading.log_start = log.log_start
+        _check_epoch(wanted.leader_epoch, partition.leader_epoch)
+        room = min(wanted.max_bytes, self._max_bytes - self.size_bytes)
+        if room <= 0 and self.size_bytes:
+            return
+        upto = reading.last_stable if self._committed_only else reading.high_watermark
+        chunk = log.read(wanted.offset, max(room, 0), upto=upto, nowait=True)
+        if chunk is None:
+            reading.is_cold = True
+        else:
+            self._take(reading, chunk.data, room)
+
+    def _take(self, reading: Reading, data: memoryview, room: int) -> None:
+        """Keep bytes; one batch that is too large is sent only if nothing else is (KIP-74)."""
+        if len(data) > room and self.size_bytes:
+            data = _EMPTY
+        reading.take(data)
+        self.size_bytes += len(data)
+
+    async def read_from_disk(self) -> None:
+        """Read in a thread what is not in memory."""
+        loop = asyncio.get_running_loop()
+        for reading in self.readings:
+            if not reading.is_cold or reading.partition is None:
+                continue
+            reading.is_cold = False
+            room = min(reading.wanted.max_bytes, self._max_bytes - self.size_bytes)
+            if room <= 0 and self.size_bytes:
+                continue
+            try:
+                upto = reading.last_stable if self._committed_only else reading.high_watermark
+                job = begin_read(reading.partition.log, reading.wanted.offset, max(room, 0), upto)
+                try:
+                    chunk = await loop.run_in_executor(None, job.run)
+                finally:
+                    job.finish()
+                self._take(reading, chunk.data, room)
+            except CLIENT_FAULTS as error:
+                reading.error = peer_error(error)
+                self.has_error = True
+
+
+def _check_epoch(known_by_client: int, current: int) -> None:
+    if known_by_client < 0 or known_by_client == current:
+        return
+    if known_by_client < current:
+        raise PeerError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {known_by_client} is over, now it is {current}")
+    raise PeerError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {known_by_client} is not known here yet")
+
+
+class WaitingFetch:
+    """A fetch that waits for more bytes, for an error or for its time to end."""
+
+    def __init__(
+        self, round_: FetchRound, min_bytes: int, wait_seconds: float, respond: Callable[[], fetch.Response]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[fetch.Response] = loop.create_future()
+        self.future.add_done_callback(self._forget)
+        self._loop = loop
+        self._round = round_
+        self._min_bytes = min_bytes
+        self._respond = respond
+        self._moved: set[Reading] = set()
+        self._reading_cold: asyncio.Task[None] | None = None
+        self._wakers = [
+            (reading.partition, partial(self._wake, reading)) for reading in round_.readings if reading.partition
+        ]
+        for partition, waker in self._wakers:
+            partition.wake_on_advance(waker)
+        self._timer = loop.call_later(wait_seconds, self._time_is_up)
+
+    def _wake(self, reading: Reading) -> None:
+        if not self._moved:
+            self._loop.call_soon(self._read_moved)
+        self._moved.add(reading)
+
+    def _read_moved(self) -> None:
+        moved, self._moved = self._moved, set()
+        if self.future.done() or self._reading_cold is not None:
+            return
+        for reading in moved:
+            self._round.read_one(reading)
+        if self._round.needs_disk:
+            self._reading_cold = self._loop.create_task(self._read_cold())
+        elif self._round.is_enough(self._min_bytes):
+            self._finish()
+
+    async def _read_cold(self) -> None:
+        await self._round.read_from_disk()
+        self._finish()
+
+    def _time_is_up(self) -> None:
+        if self._reading_cold is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.future.done():
+            self.future.set_result(self._respond())
+
+    def _forget(self, _: asyncio.Future[fetch.Response]) -> None:
+        self._timer.cancel()
+        for partition, waker in self._wakers:
+            partition.forget(waker)

@@ -1,0 +1,1 @@
+"""The doors: inbound I/O and nothing else."""

@@ -1,0 +1,20 @@
+"""What the Kafka door can be told: the bounds that keep one client from harming the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaDoorConfig:
+    """Named as in the table of settings with `_` for `.`."""
+
+    socket_request_max_bytes: int
+    socket_first_request_max_bytes: int  # until a client has shown that it speaks Kafka
+    socket_frame_timeout_ms: int  # for a request to arrive in full
+    socket_stall_timeout_ms: int  # for a client to read its answers
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    connection_requests_max: int  # unanswered, of one connection
+    connection_queued_max_bytes: int  # answers that one client has not read

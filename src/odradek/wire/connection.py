@@ -1,0 +1,99 @@
+"""Framing, without a socket: bytes come in at the end of a buffer, whole requests are seen in it where they lie.
+
+A frame is a length of four bytes and as many bytes (Kafka's protocol guide, "Protocol primitives"). A frame is a view
+of the buffer: it holds until the next call of `writable`. Only what is left of a cut frame is ever moved, once.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from odradek.wire.errors import DecodeError
+
+_LENGTH = struct.Struct(">i")
+LENGTH_BYTES = _LENGTH.size
+_BUFFER_BYTES = 32 * 1024
+_ROOM_MIN = 4 * 1024  # less than this at the buffer's end is not worth a read
+_NOTHING = memoryview(bytearray())
+
+
+class FrameBuffer:
+    """The incoming half of a connection."""
+
+    __slots__ = ("_begin", "_end", "_frame_bytes_max", "_view")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._view = _NOTHING
+        self._begin = 0  # up to here frames were given out
+        self._end = 0  # up to here bytes have come
+
+    def allow(self, frame_bytes_max: int) -> None:
+        """Bound the frames that come from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no frame has begun."""
+        return self._begin == self._end
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The memory that it holds."""
+        return len(self._view)
+
+    def writable(self) -> memoryview:
+        """Where the next bytes go; every frame given out before is void."""
+        if self._begin == self._end:
+            self._begin = self._end = 0
+            if not len(self._view):
+                self._view = memoryview(bytearray(_BUFFER_BYTES))
+        elif len(self._view) - self._end < _ROOM_MIN and self._begin:
+            self._move(len(self._view))
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        """Take note of bytes that were written there."""
+        self._end += count
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its length, or None; DecodeError for a length that is not allowed."""
+        begin = self._begin + LENGTH_BYTES
+        if begin > self._end:
+            return None
+        (size,) = _LENGTH.unpack_from(self._view, self._begin)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise DecodeError(f"a frame of {size} bytes; at most {self._frame_bytes_max} are allowed here")
+        end = begin + size
+        if end > self._end:
+            if end > len(self._view):
+                self._move(max(LENGTH_BYTES + size, _BUFFER_BYTES))
+            return None
+        self._begin = end
+        return self._view[begin:end]
+
+    def _move(self, capacity_bytes: int) -> None:
+        """Bring the frame that is cut to the front of a buffer that can hold it."""
+        left = self._view[self._begin : self._end]
+        # Not zeroed by us and not touched before bytes come: an announced size costs nothing by itself.
+        view = memoryview(bytearray(capacity_bytes))
+        view[: len(left)] = left
+        self._view, self._begin, self._end = view, 0, len(left)
+
+    def rest(self) -> None:
+        """Give the memory back while nothing comes."""
+        if self._begin == self._end:
+            self._view, self._begin, self._end = _NOTHING, 0, 0
+
+
+def frame_start(correlation_id: int, flexible: bool) -> bytearray:
+    """The head of an answer whose length is not known yet: `finish_frame` fills it in."""
+    head = bytearray(LENGTH_BYTES) + _LENGTH.pack(correlation_id)
+    if flexible:
+        head.append(0)  # no tagged fields
+    return head
+
+
+def finish_frame(head: bytearray, body_bytes: int) -> None:
+    """Write the length of a frame into its head."""
+    _LENGTH.pack_into(head, 0, len(head) - LENGTH_BYTES + body_bytes)
