@@ -181,7 +181,7 @@ def _refuse_foreign(disk: Disk, directory: str) -> None:
 
 async def run_until(node: Node, stop: asyncio.Event) -> Exception | None:
     """Wait until somebody asks to stop, or the disk fails; say what failed."""
-    asked = asyncio.ensure_future(stop.wait())
-    await asyncio.wait([asked, node.broker.failed], return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    return node.broker.failed.result() if node.broker.failed.done() else None
+    failed = node.broker.failed
+    failed.add_done_callback(lambda _: stop.set())
+    await stop.wait()
+    return failed.result() if failed.done() else None

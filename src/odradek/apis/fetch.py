@@ -50,9 +50,7 @@ async def _read_cold(request: fetch.Request, session: FetchSession | None, round
     return await _wait(request, session, round_)
 
 
-def _wait(
-    request: fetch.Request, session: FetchSession | None, round_: FetchRound
-) -> asyncio.Future[fetch.Response]:
+def _wait(request: fetch.Request, session: FetchSession | None, round_: FetchRound) -> asyncio.Future[fetch.Response]:
     def respond() -> fetch.Response:
         return _response(session, round_)
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from odradek.apis.leader_epoch import check_leader_epoch
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.fetch_sessions import PartitionKey, Wanted
@@ -109,7 +110,7 @@ class FetchRound:
         reading.high_watermark = partition.high_watermark
         reading.last_stable = partition.last_stable_offset
         reading.log_start = log.log_start
-        _check_epoch(wanted.leader_epoch, partition.leader_epoch)
+        check_leader_epoch(wanted.leader_epoch, partition.leader_epoch)
         room = min(wanted.max_bytes, self._max_bytes - self.size_bytes)
         if room <= 0 and self.size_bytes:
             return
@@ -148,14 +149,6 @@ class FetchRound:
             except CLIENT_FAULTS as error:
                 reading.error = peer_error(error)
                 self.has_error = True
-
-
-def _check_epoch(known_by_client: int, current: int) -> None:
-    if known_by_client < 0 or known_by_client == current:
-        return
-    if known_by_client < current:
-        raise PeerError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {known_by_client} is over, now it is {current}")
-    raise PeerError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {known_by_client} is not known here yet")
 
 
 class WaitingFetch:

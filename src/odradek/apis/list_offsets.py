@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable
 
 from odradek.apis.context import Context
+from odradek.apis.leader_epoch import check_leader_epoch
 from odradek.apis.registry import Api, Versions
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.topics import Partition
@@ -57,20 +58,13 @@ def _look_up(
     answer = list_offsets.ResponsePartition(partition_index=wanted.partition_index)
     try:
         partition = context.broker.partition(name, wanted.partition_index)
-        _check_epoch(wanted.current_leader_epoch, partition.leader_epoch)
+        check_leader_epoch(wanted.current_leader_epoch, partition.leader_epoch)
         answer.timestamp, answer.offset = _offset(partition, wanted.timestamp, committed_only=isolation_level == 1)
         if answer.offset >= 0:
             answer.leader_epoch = partition.leader_epoch
     except CLIENT_FAULTS as error:
         answer.error_code = peer_error(error).code
     return answer
-
-
-def _check_epoch(known_by_client: int, current: int) -> None:
-    if 0 <= known_by_client < current:
-        raise PeerError(ErrorCode.FENCED_LEADER_EPOCH)
-    if known_by_client > current:
-        raise PeerError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
 def _offset(partition: Partition, timestamp: int, *, committed_only: bool) -> tuple[int, int]:

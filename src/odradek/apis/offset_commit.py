@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.groups.offsets import NO_EXPIRY, CommittedOffset
@@ -17,10 +19,12 @@ _MEMBER_EPOCHS_SINCE = 9  # KIP-848
 _DEFAULT_RETENTION = -1
 
 # What clients of versions before 9 know instead.
-_OLD_ERRORS = {
-    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
-}
+_OLD_ERRORS = MappingProxyType(
+    {
+        ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
 
 
 async def handle(context: Context, request: offset_commit.Request) -> offset_commit.Response:

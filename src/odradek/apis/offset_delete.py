@@ -37,7 +37,8 @@ async def handle(context: Context, request: offset_delete.Request) -> offset_del
 
 
 def _sort_out(context: Context, request: offset_delete.Request) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    known, unknown = [], []
+    known: list[TopicPartition] = []
+    unknown: list[TopicPartition] = []
     for requested in request.topics:
         topic = context.broker.topics.get(requested.name)
         for partition in requested.partitions:

@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--data", metavar="DIR", help="the data directory (default ~/.odradek)")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="where Kafka clients connect (default 127.0.0.1:9092)")
-    parser.add_argument("--http", metavar="HOST:PORT", help="/metrics and /healthcheck (default 127.0.0.1:8080); or off")
+    parser.add_argument(
+        "--http", metavar="HOST:PORT", help="/metrics, /healthcheck (default 127.0.0.1:8080); or off"
+    )
     parser.add_argument("--grpc", metavar="HOST:PORT", help="the gRPC door is not there yet: off")
     parser.add_argument("--broker-id", metavar="N", help="the number by which clients know this broker (default 1)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (default), warning or error")

@@ -78,9 +78,7 @@ class EmbeddedBroker:
 
 
 @contextmanager
-def broker(
-    settings: Mapping[str, str] | None = None, directory: str | Path | None = None
-) -> Iterator[EmbeddedBroker]:
+def broker(settings: Mapping[str, str] | None = None, directory: str | Path | None = None) -> Iterator[EmbeddedBroker]:
     """Run a broker while the block runs; `settings` by their names, as in {"num.partitions": "3"}.
 
     Without a directory its records are gone with the block. A directory that is named is kept, and can be used again.

@@ -1,0 +1,45 @@
+"""CreatePartitions (key 37): topics grow, they never shrink."""
+
+from __future__ import annotations
+
+from odradek.apis.context import Context
+from odradek.apis.registry import Api, Versions
+from odradek.wire.api import ApiKey
+from odradek.wire.errors import ErrorCode, PeerError
+from odradek.wire.messages import create_partitions
+
+VERSIONS = Versions(0, 3)
+
+
+async def handle(context: Context, request: create_partitions.Request) -> create_partitions.Response:
+    """Add partitions to each topic, or only check it."""
+    names = [topic.name for topic in request.topics]
+    results = []
+    for wanted in request.topics:
+        result = create_partitions.ResponseResult(name=wanted.name)
+        try:
+            if names.count(wanted.name) > 1:
+                raise PeerError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named twice in one request")
+            await _grow(context, wanted, request.validate_only)
+        except PeerError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return create_partitions.Response(results=results)
+
+
+async def _grow(context: Context, wanted: create_partitions.RequestTopic, validate_only: bool) -> None:
+    broker = context.broker
+    topic = broker.topic(wanted.name)
+    broker.check_new_total(topic, wanted.count)
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != wanted.count - len(topic.partitions):
+            raise PeerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "name the brokers of each new partition"
+            )
+        if any(assignment.broker_ids != [broker.node_id] for assignment in wanted.assignments):
+            raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {broker.node_id} is the only one")
+    if not validate_only:
+        await broker.add_partitions(wanted.name, wanted.count)
+
+
+API = Api(ApiKey.CREATE_PARTITIONS, VERSIONS, create_partitions.Request, handle)

@@ -1,0 +1,68 @@
+"""DescribeTopicPartitions (key 75): topics in the order of their names, a page of partitions at a time (KIP-966)."""
+
+from __future__ import annotations
+
+from odradek.apis.authorized import TOPIC_OPERATIONS
+from odradek.apis.context import Context
+from odradek.apis.registry import Api, Versions
+from odradek.model import topic_name_problem
+from odradek.wire.api import ApiKey
+from odradek.wire.errors import ErrorCode
+from odradek.wire.messages import describe_topic_partitions as messages
+
+VERSIONS = Versions(0, 0)
+_PAGE_MAX = 2000
+
+
+def handle(context: Context, request: messages.Request) -> messages.Response:
+    """Describe topics from the cursor on, until the page is full."""
+    broker = context.broker
+    names = sorted({topic.name for topic in request.topics} or broker.topics)
+    begin = 0
+    if request.cursor is not None:
+        names = [name for name in names if name >= request.cursor.topic_name]
+        if names and names[0] == request.cursor.topic_name:
+            begin = max(request.cursor.partition_index, 0)
+    left = min(request.response_partition_limit, _PAGE_MAX) if request.response_partition_limit > 0 else _PAGE_MAX
+    topics: list[messages.ResponseTopic] = []
+    for name in names:
+        if left <= 0:
+            cursor = messages.ResponseCursor(topic_name=name, partition_index=begin)
+            return messages.Response(topics=topics, next_cursor=cursor)
+        described = _describe(context, name, begin, left)
+        topics.append(described)
+        left -= len(described.partitions)
+        end = begin + len(described.partitions)
+        topic = broker.topics.get(name)
+        if topic is not None and end < len(topic.partitions):
+            cursor = messages.ResponseCursor(topic_name=name, partition_index=end)
+            return messages.Response(topics=topics, next_cursor=cursor)
+        begin = 0
+    return messages.Response(topics=topics)
+
+
+def _describe(context: Context, name: str, begin: int, count: int) -> messages.ResponseTopic:
+    node, topic = context.broker.node_id, context.broker.topics.get(name)
+    if topic is None:
+        bad_name = topic_name_problem(name) is not None
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad_name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return messages.ResponseTopic(name=name, error_code=code)
+    return messages.ResponseTopic(
+        name=name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            messages.ResponsePartition(
+                partition_index=index,
+                leader_id=node,
+                leader_epoch=topic.partitions[index].leader_epoch,
+                replica_nodes=[node],
+                isr_nodes=[node],
+            )
+            for index in sorted(topic.partitions)[begin : begin + count]
+        ],
+    )
+
+
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, VERSIONS, messages.Request, handle)
