@@ -11,6 +11,7 @@ import logging
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from odradek.apis.context import Door
@@ -25,7 +26,9 @@ from odradek.controller.journal import MetadataJournal, journal_path, read_image
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.disk.real import RealDisk
+from odradek.edge.http import HttpServer, Page, Route, json_page
 from odradek.edge.kafka import KafkaServer
+from odradek.edge.metrics_page import metrics_page
 from odradek.groups.coordinator import Coordinator
 from odradek.log.store import LogStore
 from odradek.metrics import DoorStats
@@ -88,7 +91,10 @@ async def _assemble(settings: Settings, clock: Clock, parts: AsyncExitStack) -> 
         raise StartError("the gRPC door is not there yet: leave --grpc off")
     stats = DoorStats()
     server = KafkaServer(settings.kafka_door_config(), APIS, stats)
-    kafka = await _listen(server, settings, parts)
+    kafka = await _listen("kafka", server, settings, parts)
+    pages: dict[str, Route] = {}
+    web = HttpServer(pages)
+    http = await _listen("http", web, settings, parts)
     store, journal = _open_data(settings, clock)
     parts.callback(store.close)
     broker = Broker(settings.broker_config(), settings, clock, journal, store)
@@ -101,6 +107,7 @@ async def _assemble(settings: Settings, clock: Clock, parts: AsyncExitStack) -> 
     parts.push_async_callback(offsets.close)
     groups = Coordinator(settings.group_config(), clock, offsets, KnownTopics(broker), _new_member_id)
     groups.load()
+    broker.on_topic_deleted = groups.offsets.forget_topic
     groups.start()
     parts.push_async_callback(groups.close)
     if kafka is not None:
@@ -109,7 +116,18 @@ async def _assemble(settings: Settings, clock: Clock, parts: AsyncExitStack) -> 
         door = Door(broker, groups, sessions, SERVED, *advertised)
         parts.push_async_callback(_close_door, server, broker)
         await server.open(door)
-    return Node(settings, broker, groups, stats, kafka, None, parts)
+    pages["/metrics"] = partial(metrics_page, broker, groups, stats)
+    pages["/healthcheck"] = partial(_health, broker)
+    if http is not None:
+        await web.open()
+    return Node(settings, broker, groups, stats, kafka, http, parts)
+
+
+def _health(broker: Broker) -> Page:
+    """What SSKafka's /healthcheck says: a broker that stands alone leads itself."""
+    is_up = not broker.failed.done()
+    content = {"status": "up" if is_up else "down", "broker_id": broker.node_id, "leader_broker_id": broker.node_id}
+    return json_page(content, 200 if is_up else 503)
 
 
 async def _close_door(server: KafkaServer, broker: Broker) -> None:
@@ -123,15 +141,17 @@ def _new_member_id() -> str:
     return secrets.token_hex(_MEMBER_ID_BYTES)
 
 
-async def _listen(server: KafkaServer, settings: Settings, parts: AsyncExitStack) -> Address | None:
-    wanted = settings.address("kafka")
+async def _listen(
+    name: str, server: KafkaServer | HttpServer, settings: Settings, parts: AsyncExitStack
+) -> Address | None:
+    wanted = settings.address(name)
     if wanted is None:
         return None
     parts.push_async_callback(server.close)
     try:
         return Address(*await server.listen(*wanted))
     except OSError as error:
-        raise _taken("kafka", Address(*wanted), error) from error
+        raise _taken(name, Address(*wanted), error) from error
 
 
 def _taken(door: str, address: Address, error: OSError) -> StartError:

@@ -35,6 +35,10 @@ _Result = TypeVar("_Result")
 logger = logging.getLogger(__name__)
 
 
+def _nobody(_topic: str) -> None:
+    """Stands for those who want to know, until they say so."""
+
+
 class Broker:
     """One broker: its topics, its store, and what it was told."""
 
@@ -51,6 +55,7 @@ class Broker:
         self.flusher = GroupFlusher(store.config.log_flush_threads, self._stop_on_failure, self._wake_readers)
         self.topics: dict[str, Topic] = {}
         self.metadata_version = 0  # changes with every topic that is made, grown or deleted
+        self.on_topic_deleted: Callable[[str], None] = _nobody  # what the groups remember of it must go, too
         self.written: set[PartitionLog] = set()  # logs that were appended to since the last checkpoint
         self._configured = settings  # without what was changed while running
         self._by_id: dict[bytes, Topic] = {}
@@ -196,6 +201,7 @@ class Broker:
                 del self._by_log[partition.log]
                 self._free(partition.tp)
                 partition.advanced()
+            self.on_topic_deleted(name)
         logger.info("topic %s deleted", name)
 
     async def add_partitions(self, name: str, total: int) -> None:

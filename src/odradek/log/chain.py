@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from odradek.log.segment import Segment, TimestampOffset
+from odradek.log.errors import DamagedLogError
+from odradek.log.segment import Chunk, Segment, TimestampOffset
 from odradek.model import Offset
 from odradek.records.header import NO_TIMESTAMP
 
@@ -43,6 +44,25 @@ class Chain:
     def get(self, number: int) -> Segment | None:
         """A segment by its number; None behind the last."""
         return self._segments[number] if number < len(self._segments) else None
+
+    def read(
+        self, offset: Offset, max_bytes: int, limit: Offset, *, sparse: bool, nowait: bool, name: str
+    ) -> Chunk | None:
+        """Give batches below `limit` from the segment that has `offset`, or, where there are gaps, from a later one.
+
+        Empty data: there are none. None, only with `nowait`: the disk would have to be waited for.
+        """
+        for number in range(self.find(offset), len(self._segments)):
+            segment = self._segments[number]
+            if segment.base_offset >= limit:
+                break
+            chunk = segment.read(offset, max_bytes, limit, nowait=nowait)
+            if chunk is None or (chunk.data and (chunk.base_offset <= offset or sparse)):
+                return chunk
+            if offset < min(segment.next_offset, limit) and not sparse:
+                missing = f"the records from offset {offset} on are missing"
+                raise DamagedLogError(f"{name}, segment {segment.base_offset}", segment.size_bytes, missing)
+        return Chunk(memoryview(b""), offset, offset)
 
     def since(self, offset: Offset) -> list[Segment]:
         """The segment that holds an offset, and all that follow."""

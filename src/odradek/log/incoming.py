@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from odradek.disk.interface import Buffer
 from odradek.log.config import LogConfig
+from odradek.log.errors import LogError
 from odradek.log.segment import Mark
 from odradek.model import Offset
-from odradek.records.compression import Codec
+from odradek.records.compression import CODEC_MAX
 from odradek.records.errors import BatchTooLargeError, InvalidRecordError, UnsupportedCodecError
 from odradek.records.header import (
     CODEC_MASK,
@@ -17,8 +18,6 @@ from odradek.records.header import (
     stamp_log_append_time,
     stamp_offset,
 )
-
-_CODEC_MAX = int(max(Codec))
 
 
 def writable(data: bytes | memoryview) -> bytearray | memoryview:
@@ -38,6 +37,25 @@ def split(data: Buffer) -> list[tuple[BatchHeader, memoryview]]:
     if not batches:
         raise InvalidRecordError("there is no batch in these bytes")
     return batches
+
+
+def split_new(data: Buffer, config: LogConfig) -> list[tuple[BatchHeader, memoryview]]:
+    """The batches that a producer sent, each of which may be taken in."""
+    batches = split(data)
+    for header, _ in batches:
+        check_new(header, config)
+    return batches
+
+
+def have_gaps(batches: list[tuple[BatchHeader, memoryview]], next_offset: Offset, directory: str) -> bool:
+    """Whether the batches of a leader leave out offsets from `next_offset` on; those that go back are refused."""
+    gaps = False
+    for header, _ in batches:
+        if header.base_offset < next_offset:
+            raise LogError(f"{directory} continues at {next_offset}; the leader sent {header.base_offset}")
+        gaps |= header.base_offset > next_offset
+        next_offset = header.next_offset
+    return gaps
 
 
 def assign_offsets(batches: list[tuple[BatchHeader, memoryview]], first: Offset, leader_epoch: int) -> list[Mark]:
@@ -65,7 +83,7 @@ def check_new(header: BatchHeader, config: LogConfig) -> None:
     attributes, last_delta, records = header.attributes, header.last_offset_delta, header.record_count
     if (
         records == last_delta + 1
-        and attributes & CODEC_MASK <= _CODEC_MAX
+        and attributes & CODEC_MASK <= CODEC_MAX
         and header.batch_length <= config.max_message_bytes - LENGTH_OVERHEAD
         and (header.producer_id == NO_PRODUCER_ID or _is_sequenced(header))
     ):

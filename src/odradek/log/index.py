@@ -13,16 +13,17 @@ from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from dataclasses import dataclass
 from itertools import chain
 from threading import Lock
-from typing import NamedTuple
 
 from odradek.disk.interface import Disk
 
 TAIL_ENTRIES_MAX = 4096
 
 
-class Entries(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Entries:
     """Keys that never fall, and their values."""
 
     keys: array[int]
@@ -97,10 +98,10 @@ class SparseIndex(ABC):
 
     def append(self, key: int, value: int) -> int:
         """Add an entry and give the number of entries; the caller sees to the order."""
-        keys, values = self.tail
-        keys.append(key)
-        values.append(value)
-        count = len(keys)
+        tail = self.tail
+        tail.keys.append(key)
+        tail.values.append(value)
+        count = len(tail.keys)
         if count >= TAIL_ENTRIES_MAX:
             self.write_out()
             return self.written

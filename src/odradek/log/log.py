@@ -8,6 +8,7 @@ in `recovery.py`.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -18,7 +19,6 @@ from odradek.log.chain import Chain
 from odradek.log.config import Flush, LogConfig
 from odradek.log.durability import Durability
 from odradek.log.errors import (
-    DamagedLogError,
     LogClosedError,
     LogDeletedError,
     LogError,
@@ -26,7 +26,7 @@ from odradek.log.errors import (
     OffsetOutOfRangeError,
 )
 from odradek.log.flushing import FlushJob, FlushStats
-from odradek.log.incoming import assign_offsets, check_new, marks_of, split, stamp_times, writable
+from odradek.log.incoming import assign_offsets, check_new, have_gaps, marks_of, split, split_new, stamp_times, writable
 from odradek.log.outcomes import Appended, Removal
 from odradek.log.parts import Parts
 from odradek.log.replay import remember, replay
@@ -35,13 +35,19 @@ from odradek.log.scan import OFFSET_SPAN_MAX
 from odradek.log.segment import Chunk, Mark, Segment, TimestampOffset
 from odradek.log.state import RecoveryPoint, Swap
 from odradek.model import Offset
+from odradek.records.compression import CODEC_MAX
+from odradek.records.crc import crc32c
 from odradek.records.header import (
     CODEC_MASK,
+    CRC_COVERED,
     LENGTH_OVERHEAD,
+    MAGIC,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    STAMP,
-    check_batch,
+    check_frame,
+    read_header,
+    stamp_head,
+    unpack_vitals,
 )
 
 _Result = TypeVar("_Result")
@@ -135,37 +141,40 @@ class PartitionLog:
         if self._stamps_time:
             append_time = self._clock.now_ms()
             stamp_times(data, append_time)
-        header = check_batch(data)
-        if header[1] + LENGTH_OVERHEAD != len(data):
-            return self._append_many(data, leader_epoch, append_time)
         # The hot path of the whole house: the usual batch passes without a call that it does not need.
-        idempotent = header[9] != NO_PRODUCER_ID
-        if idempotent or header[12] != header[6] + 1 or header[5] & CODEC_MASK or header[1] > self._length_max:
+        try:
+            length, magic, crc, bits, delta, timestamp, producer_id, count = unpack_vitals(data)
+        except struct.error:
+            check_frame(data)  # says what is wrong
+            raise
+        if length != len(data) - LENGTH_OVERHEAD or crc32c(memoryview(data)[CRC_COVERED]) != crc or magic != MAGIC:
+            return self._append_many(data, leader_epoch, append_time)
+        idempotent = producer_id != NO_PRODUCER_ID
+        if idempotent or not 0 <= delta == count - 1 or bits & CODEC_MASK > CODEC_MAX or length > self._length_max:
+            header = check_frame(data)
             check_new(header, self.config)
             if idempotent and (written := self.producers.check(header)) is not None:
                 return Appended(written.base_offset, written.last_offset, append_time, duplicate=True)
         active = self._chain.active
         base = active.next_offset
-        last = base + header[6]
+        last = base + delta
         if leader_epoch != self.epochs.latest:
             self._guard(self.epochs.assign, leader_epoch, base)
-        STAMP.pack_into(data, 0, base, header[1], leader_epoch)
+        stamp_head(data, 0, base, length, leader_epoch)
         try:
-            if not active.append(data, last, header[8]):
-                self._roll_and_append(data, base, last, header[8])
+            if not active.append(data, last, timestamp):
+                self._roll_and_append(data, base, last, timestamp)
         except DiskError as error:
             raise self._stop(error) from error
         unflushed = self._durable.unflushed
         unflushed.batches += 1
-        unflushed.size_bytes += len(data)
+        unflushed.size_bytes += length + LENGTH_OVERHEAD
         if idempotent:
-            remember(self.producers, header._replace(base_offset=base), data, self._clock.now_ms())
+            remember(self.producers, read_header(data), data, self._clock.now_ms())
         return _new_tuple(Appended, (base, last, append_time, False))  # half the time of Appended(...)
 
     def _append_many(self, data: bytearray | memoryview, leader_epoch: int, append_time: int) -> Appended:
-        batches = split(data)
-        for header, _ in batches:
-            check_new(header, self.config)
+        batches = split_new(data, self.config)
         if any(header.producer_id != NO_PRODUCER_ID for header, _ in batches):
             # Each batch's sequences are checked against those before it, so they go one by one.
             results = [self.append(batch, leader_epoch) for _, batch in batches]
@@ -185,15 +194,10 @@ class PartitionLog:
         if self.stopped is not None:
             raise LogStoppedError(self.directory, self.stopped)
         batches = split(data)
-        offset = self.next_offset
+        if have_gaps(batches, self.next_offset, self.directory) and not self.state.sparse:
+            self.state.sparse = True
+            self._guard(self.state.save)
         for header, _ in batches:
-            if header.base_offset < offset:
-                raise LogError(f"{self.directory} continues at {offset}; the leader sent {header.base_offset}")
-            if header.base_offset > offset and not self.state.sparse:
-                self.state.sparse = True
-                self._guard(self.state.save)
-            offset = header.next_offset
-        for header, _ in batches:  # all of them are fine
             if header.leader_epoch != self.epochs.latest:
                 self._guard(self.epochs.assign, header.leader_epoch, header.base_offset)
         together = self._write_together(data, marks_of(batches))
@@ -202,7 +206,7 @@ class PartitionLog:
                 self._write(batch, header.base_offset, header.last_offset, header.max_timestamp)
             if header.producer_id != NO_PRODUCER_ID:  # before the next one is written: a roll saves a snapshot
                 remember(self.producers, header, batch, self._clock.now_ms())
-        return Appended(batches[0][0].base_offset, offset - 1, NO_TIMESTAMP)
+        return Appended(batches[0][0].base_offset, batches[-1][0].last_offset, NO_TIMESTAMP)
 
     def _write(self, data: Buffer, base_offset: Offset, last_offset: Offset, timestamp: int) -> None:
         """Bring one batch into the active segment, or into a new one if it does not fit."""
@@ -266,22 +270,11 @@ class PartitionLog:
         Empty data: there is nothing yet. With `nowait`, None: the disk would have to be waited for; ask again in a
         thread, through a `LogReader`, which holds the segment.
         """
-        end = self.next_offset
-        if not self.state.log_start <= offset <= end or self.ended:
+        state, end = self.state, self._chain.active.next_offset
+        if not state.log_start <= offset <= end or self.ended:
             raise self._refusal(offset)
         limit = end if upto is None or upto > end else upto
-        number = self._chain.find(offset)
-        segment = self._chain.get(number)
-        while segment is not None and segment.base_offset < limit:
-            chunk = segment.read(offset, max_bytes, limit, nowait=nowait)
-            if chunk is None or (chunk.data and (chunk.base_offset <= offset or self.state.sparse)):
-                return chunk
-            if offset < min(segment.next_offset, limit) and not self.state.sparse:
-                missing = f"the records from offset {offset} on are missing"
-                raise DamagedLogError(f"{self.directory}, segment {segment.base_offset}", segment.size_bytes, missing)
-            number += 1
-            segment = self._chain.get(number)
-        return Chunk(memoryview(b""), offset, offset)
+        return self._chain.read(offset, max_bytes, limit, sparse=state.sparse, nowait=nowait, name=self.directory)
 
     def segment_at(self, offset: Offset) -> Segment:
         """The segment that holds an offset."""

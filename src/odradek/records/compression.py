@@ -39,6 +39,9 @@ class Codec(IntEnum):
         return self.name.lower()
 
 
+CODEC_MAX = int(max(Codec))
+
+
 def codec_from_id(number: int) -> Codec:
     """Return the codec of a batch's attribute bits."""
     try:

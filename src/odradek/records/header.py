@@ -14,10 +14,14 @@ from odradek.records.errors import CorruptBatchError
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
-STAMP = struct.Struct(">qii")  # its first three fields: what the log writes, and the length between them
+# Bound once, for the hot path of an append: what it looks at (batch_length, magic, crc, attributes, last_offset_delta,
+# max_timestamp, producer_id, record_count), and what it writes (base_offset, batch_length as it was, leader_epoch).
+unpack_vitals = struct.Struct(">8xi4xbIhi8xqq6xi").unpack_from
+stamp_head = struct.Struct(">qii").pack_into
 LENGTH_OVERHEAD = 12  # batch_length counts what follows it: the size of a batch is 12 bytes more
 BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_OVERHEAD
 CRC_START = 21
+CRC_COVERED = slice(CRC_START, None)  # of bytes that are one batch
 MAGIC = 2
 
 CODEC_MASK = 0x07

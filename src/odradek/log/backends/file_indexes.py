@@ -96,11 +96,11 @@ class SegmentIndexes:
             self._max_timestamp_offset = last_offset
         if position - self._indexed_position >= self._interval_bytes:
             self._indexed_position = position
-            keys, positions = self.offsets.tail
-            keys.append(last_offset - self._base_offset)
-            positions.append(position)
-            self._room -= 1
-            if self._room <= 0:
+            tail = self.offsets.tail
+            tail.keys.append(last_offset - self._base_offset)
+            tail.values.append(position)
+            self._room = room = self._room - 1
+            if room <= 0:
                 self._make_room()
             if self._max_timestamp > self._entered_timestamp:
                 self._enter_time()

@@ -25,7 +25,9 @@ UNINDEXED_BYTES_MAX = 1 << 20  # walking further than this without an index entr
 _READ_BYTES_MIN = 4 << 10  # so that a small batch needs one read, however few bytes are asked for
 _EXTRA_BYTES_MAX = 16 << 10  # read beyond what was asked for, since the index entry may stand before the batch
 
-_PEEK = struct.Struct(">qi11xi")  # base offset, length, last offset delta
+_WALKED_BATCHES = 8  # as many are walked over in the time of a look at the index
+
+_peek = struct.Struct(">qi11xi").unpack_from  # base offset, length, last offset delta
 
 logger = logging.getLogger(__name__)
 
@@ -50,27 +52,30 @@ def read_segment(segment: FileSegment, offset: Offset, max_bytes: int, upto: Off
 def _read(  # noqa: PLR0912 - the way of every fetch, in one piece
     segment: FileSegment, offset: Offset, max_bytes: int, upto: Offset, nowait: bool
 ) -> Chunk | None:
-    entry = segment.indexes.offsets.floor(offset - segment.base_offset, nowait=nowait)
-    if entry is None:
-        return None
-    claim, position = entry
+    cuts = segment.cuts  # first: what is found from here on is void if it changes
+    ended_at, position, known_cuts = segment.read_end
+    claim, extra = -1, 0
+    if offset != ended_at or cuts != known_cuts:  # else the reader goes on, and the index need not be asked
+        entry = segment.indexes.offsets.floor(offset - segment.base_offset, nowait=nowait)
+        if entry is None:
+            return None
+        claim, position = entry
+        extra = min(segment.config.index_interval_bytes, _EXTRA_BYTES_MAX) + HEADER_BYTES
     size = segment.size_bytes  # after the entry, which an append makes last
     if position >= size:
         if claim < 0:
             return _nothing(offset)
         raise WrongIndexError(f"an entry points at byte {position} of {size}")
-    extra = min(segment.config.index_interval_bytes, _EXTRA_BYTES_MAX) + HEADER_BYTES
-    wanted = max(max_bytes, _READ_BYTES_MIN) + extra
-    end = min(size, position + wanted)
+    end = min(size, position + max(max_bytes, _READ_BYTES_MIN) + extra)
     if not segment.is_good(position, end):
-        return None if nowait else _read_unchecked(segment, offset, max_bytes, upto, entry, end)
+        return None if nowait else _read_unchecked(segment, offset, max_bytes, upto, (claim, position), end)
     fetch = segment.file.read_cached if nowait else segment.file.read
     data = fetch(end - position, position)
     if data is None:
         return None
     at = 0
     while at + HEADER_BYTES <= len(data):
-        base, length, delta = _PEEK.unpack_from(data, at)
+        base, length, delta = _peek(data, at)
         whole = length + LENGTH_OVERHEAD
         if (at == 0 and claim >= 0 and base + delta != segment.base_offset + claim) or whole < HEADER_BYTES:
             raise WrongIndexError(f"no batch that ends at {segment.base_offset + claim} stands at byte {position}")
@@ -86,9 +91,12 @@ def _read(  # noqa: PLR0912 - the way of every fetch, in one piece
                 return None
             if len(data) < whole:  # it was cut meanwhile
                 break
+            segment.read_end = (base + delta + 1, position + at + whole, cuts)
             return Chunk(memoryview(data), base, base + delta + 1)
         else:
-            return _whole_batches(segment, data, at, max(max_bytes, whole), position, upto, nowait)
+            behind, following = _whole_batches(segment, data, at, max(max_bytes, whole), position, upto, nowait)
+            segment.read_end = (following, position + behind, cuts)
+            return Chunk(memoryview(data)[at:behind], base, following)
     if position + at == size:  # a consumer that waits for more asks again and again: not in a thread
         return _nothing(offset)
     # It is far from its index entry, or has not been checked.
@@ -97,28 +105,38 @@ def _read(  # noqa: PLR0912 - the way of every fetch, in one piece
 
 def _whole_batches(
     segment: FileSegment, data: Buffer, start: int, max_bytes: int, position: int, upto: Offset, nowait: bool
-) -> Chunk:
-    """Cut checked bytes to whole batches; `data` stands at `position`, the first batch begins at `start`."""
+) -> tuple[int, Offset]:
+    """Where the last whole batch of checked bytes ends, and the offset there; the first one, at `start`, is whole.
+
+    `data` stands at `position`.
+    """
     limit = min(len(data), start + max_bytes)
-    offsets = segment.indexes.offsets
-    entry = offsets.floor_position(position + limit - HEADER_BYTES, nowait=nowait)
-    if upto < segment.next_offset:
-        entry = min(entry, offsets.floor(upto - segment.base_offset, nowait=nowait) or (-1, 0))
-    first: Offset = _PEEK.unpack_from(data, start)[0]
-    at, following = start, first
-    if entry[1] - position > start:  # do not walk over what the index can jump over
-        base, _, delta = _PEEK.unpack_from(data, entry[1] - position)
-        if base + delta == segment.base_offset + entry[0]:
-            at = entry[1] - position
+    at, following, walked = start, upto, 0
     while at + HEADER_BYTES <= limit:
-        base, length, delta = _PEEK.unpack_from(data, at)
+        if walked == _WALKED_BATCHES:  # do not walk over what the index can jump over
+            at = _jump(segment, data, at, limit, position, upto, nowait)
+        walked += 1
+        base, length, delta = _peek(data, at)
         following = base
         end = at + length + LENGTH_OVERHEAD
         if end > limit or base >= upto:
             break
         following = base + delta + 1
         at = end
-    return Chunk(memoryview(data)[start:at], first, following)
+    return at, following
+
+
+def _jump(segment: FileSegment, data: Buffer, at: int, limit: int, position: int, upto: Offset, nowait: bool) -> int:
+    """The place of the last batch in `data` below `limit` and `upto` that has an index entry; `at` if none is later."""
+    offsets = segment.indexes.offsets
+    entry = offsets.floor_position(position + limit - HEADER_BYTES, nowait=nowait)
+    if upto < segment.next_offset:
+        entry = min(entry, offsets.floor(upto - segment.base_offset, nowait=nowait) or (-1, 0))
+    if entry[1] - position > at:
+        base, _, delta = _peek(data, entry[1] - position)
+        if base + delta == segment.base_offset + entry[0]:
+            return entry[1] - position
+    return at
 
 
 def _read_unchecked(
@@ -127,7 +145,7 @@ def _read_unchecked(
     """Read what nobody has checked since this process began: every batch, before it is served."""
     claim, position = entry
     view = memoryview(segment.file.read(end - position, position))
-    expected = None if claim >= 0 else segment.base_offset
+    expected = segment.base_offset if position == 0 else None
     start = at = 0
     first = following = None
     while at < len(view):
@@ -158,7 +176,7 @@ def _ends_at(view: memoryview, last_offset: Offset) -> bool:
     """Whether an index entry is right about what stands here, which may be damaged or larger than what was read."""
     if len(view) < HEADER_BYTES:
         return False
-    base, _, delta = _PEEK.unpack_from(view)
+    base, _, delta = _peek(view)
     return bool(base + delta == last_offset)
 
 

@@ -52,15 +52,17 @@ class FileSegment:
         "_gone",
         "_good_from",
         "_offset_max",
-        "_reserved",
+        "_ready",
         "_sealed",
         "_timestamp_max",
         "base_offset",
         "check",
         "config",
+        "cuts",
         "file",
         "indexes",
         "next_offset",
+        "read_end",
         "rebuilt",
         "size_bytes",
     )
@@ -88,7 +90,7 @@ class FileSegment:
         self.check = check  # by what a batch is known to belong into this log
         self._offset_max = base_offset + OFFSET_SPAN_MAX
         self._timestamp_max = _NEVER_MS
-        self._reserved = 0  # up to this size blocks are set aside, or it is not worth it yet
+        self._ready = 0  # up to this size it may grow: blocks are set aside, or it is not worth it yet
         self._sealed = False
         self.rebuilt = False  # the indexes were made anew by this process
         self._gone = False  # deleted or replaced: its names belong to nobody, or to another segment
@@ -96,6 +98,8 @@ class FileSegment:
         # since. A pair in one attribute, so that other threads see both or neither.
         self._good_from = size_bytes
         self._checked = (0, 0)
+        self.cuts = 0  # how often it has become shorter: positions that were found before are void
+        self.read_end = (-1, 0, 0)  # the offset and position at which the last read ended, and `cuts` when it began
         self.configure(config)
         if not size_bytes:
             self.indexes.start_empty()
@@ -109,6 +113,7 @@ class FileSegment:
         """Follow a change of the topic's settings."""
         self.config = config
         self._bytes_max = min(config.segment_bytes, POSITION_MAX)
+        self._ready = min(self._ready, self._bytes_max)
         if self.next_offset > self.base_offset:
             self._limit_age()
         self.indexes.configure(config.index_interval_bytes, config.segment_index_bytes)
@@ -119,12 +124,10 @@ class FileSegment:
         """Add a batch that is already checked and stamped; False, and nothing done, if it does not fit."""
         position = self.size_bytes
         end = position + len(data)
-        if last_offset > self._offset_max or (
-            (end > self._bytes_max or max_timestamp > self._timestamp_max or self.indexes.full) and position
-        ):  # an empty segment takes a batch of any size
+        if last_offset > self._offset_max or (position and (max_timestamp > self._timestamp_max or self.indexes.full)):
             return False
-        if end > self._reserved:
-            self._reserve(end)
+        if end > self._ready and not self._make_ready(end):
+            return False
         self.file.append(data)
         self.size_bytes = end
         self.indexes.note(position, last_offset, max_timestamp)
@@ -150,16 +153,22 @@ class FileSegment:
         self.next_offset = marks[-1].last_offset + 1
         return True
 
-    def _reserve(self, end: int) -> None:
-        """Have blocks ready for what comes, measured as a sixth of an append's time: as much again, within bounds."""
-        self._reserved = end + min(max(end, RESERVE_FROM_BYTES), RESERVE_BYTES_MAX)
+    def _make_ready(self, end: int) -> bool:
+        """Have blocks ready for what comes, measured as a sixth of an append's time: as much again, within bounds.
+
+        False if the segment may not grow to this size; but an empty one takes a batch of any size.
+        """
+        if end > self._bytes_max and self.size_bytes:
+            return False
+        self._ready = min(end + min(max(end, RESERVE_FROM_BYTES), RESERVE_BYTES_MAX), self._bytes_max)
         if end >= RESERVE_FROM_BYTES:
-            self.file.reserve(min(self._reserved, self._bytes_max))
+            self.file.reserve(self._ready)
+        return True
 
     def _give_reserve_back(self) -> None:
         """Free the blocks that were set aside and not needed."""
-        if self._reserved:
-            self._reserved = 0
+        if self._ready:
+            self._ready = 0
             self.file.truncate(self.size_bytes)
 
     def _limit_age(self) -> None:
@@ -190,6 +199,7 @@ class FileSegment:
         self.size_bytes = size_bytes
         self._good_from = min(self._good_from, size_bytes)
         self._checked = (min(self._checked[0], size_bytes), min(self._checked[1], size_bytes))
+        self.cuts += 1  # last: who reads from now on sees the new size
 
     def save_copy(self, path: str, start: int) -> None:
         """Copy what stands from `start` on into another file, durably."""
@@ -209,7 +219,7 @@ class FileSegment:
         """Check what came after `flushed` (None: everything), cut a torn tail, bring the indexes up to date."""
         if flushed is None or not flushed.indexed:
             self.file.truncate(self.size_bytes)  # gives back blocks that a killed process had set aside
-        self._reserved = 0
+        self._ready = 0
         recovered = recover_segment(self, flushed)
         self.indexes.first_timestamp = None  # a cut may have removed the first batch
         self._limit_age()

@@ -1,0 +1,109 @@
+"""What `GET /metrics` answers: the broker's counters in Prometheus' text format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from odradek.broker.broker import Broker
+from odradek.edge.http import Page
+from odradek.groups.coordinator import Coordinator
+from odradek.metrics import DoorStats, Histogram
+
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def metrics_page(broker: Broker, groups: Coordinator, door: DoorStats) -> Page:
+    """All counters as they are now."""
+    lines = [*_door(door), *_flushes(broker), *_partitions(broker), *_groups(broker, groups)]
+    return Page(("\n".join(lines) + "\n").encode(), _CONTENT_TYPE)
+
+
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _labels(**labels: object) -> str:
+    inner = ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in labels.items())
+    return f"{{{inner}}}"
+
+
+def _single(name: str, kind: str, text: str, value: float) -> Iterator[str]:
+    yield from _head(name, kind, text)
+    yield f"{name} {value}"
+
+
+def _door(door: DoorStats) -> Iterator[str]:
+    yield from _single("odradek_connections", "gauge", "Connections of Kafka clients that are open.", door.connections)
+    for name, text, value in (
+        ("accepted", "Connections of Kafka clients since the start.", door.connections_accepted),
+        ("refused", "Connections refused because there were too many.", door.connections_refused),
+        ("dropped", "Connections ended for breaking the protocol, stalling or idling.", door.connections_dropped),
+    ):
+        yield from _single(f"odradek_connections_{name}_total", "counter", text, value)
+    apis = sorted(door.apis.items())
+    yield from _head("odradek_request_bytes_total", "counter", "Bytes of requests by API.")
+    yield from (f"odradek_request_bytes_total{_labels(api=name)} {api.request_bytes}" for name, api in apis)
+    yield from _head("odradek_response_bytes_total", "counter", "Bytes of answers by API.")
+    yield from (f"odradek_response_bytes_total{_labels(api=name)} {api.response_bytes}" for name, api in apis)
+    yield from _head("odradek_request_errors_total", "counter", "Requests that met a bug, by API.")
+    yield from (f"odradek_request_errors_total{_labels(api=name)} {api.errors}" for name, api in apis)
+    yield from _head("odradek_request_seconds", "histogram", "From a whole request to its answer, by API.")
+    for name, api in apis:
+        yield from _histogram("odradek_request_seconds", api.latency, api=name)
+
+
+def _histogram(name: str, histogram: Histogram, **labels: object) -> Iterator[str]:
+    total = 0
+    for bound, count in zip((*histogram.bounds, "+Inf"), histogram.counts, strict=True):
+        total += count
+        yield f"{name}_bucket{_labels(**labels, le=bound)} {total}"
+    yield f"{name}_sum{_labels(**labels)} {histogram.total}"
+    yield f"{name}_count{_labels(**labels)} {total}"
+
+
+def _flushes(broker: Broker) -> Iterator[str]:
+    stats = broker.store.flush_stats()
+    for name, text, value in (
+        ("odradek_flushes_total", "Flushes to stable storage.", stats.flushes),
+        ("odradek_flushed_batches_total", "Record batches that these made safe.", stats.batches),
+        ("odradek_flushed_bytes_total", "Bytes that these made safe.", stats.size_bytes),
+        ("odradek_flush_seconds_total", "Time that flushes took.", stats.seconds),
+    ):
+        yield from _single(name, "counter", text, value)
+    yield from _single("odradek_flush_seconds_max", "gauge", "The longest flush since the start.", stats.seconds_max)
+
+
+def _partitions(broker: Broker) -> Iterator[str]:
+    partitions = [partition for topic in broker.topics.values() for partition in topic.partitions.values()]
+    yield from _single("odradek_partitions", "gauge", "Partitions that are served.", len(partitions))
+    offline = len(broker.store.offline)
+    yield from _single("odradek_partitions_offline", "gauge", "Partitions whose files are damaged.", offline)
+    for name, text in (
+        ("start_offset", "The first offset of a partition."),
+        ("high_watermark", "The offset behind the last record that can be read."),
+        ("size_bytes", "The bytes of a partition's records."),
+    ):
+        yield from _head(f"odradek_partition_{name}", "gauge", text)
+        for partition in partitions:
+            value = {
+                "start_offset": partition.log_start,
+                "high_watermark": partition.high_watermark,
+                "size_bytes": partition.log.size_bytes,
+            }[name]
+            yield f"odradek_partition_{name}{_labels(topic=partition.topic.name, partition=partition.index)} {value}"
+
+
+def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
+    yield from _single("odradek_groups", "gauge", "Consumer groups.", len(groups.groups))
+    yield from _head("odradek_group_lag", "gauge", "Records that a group has not committed yet.")
+    for group_id in groups.offsets.group_ids():
+        offsets = groups.offsets.of(group_id)
+        for topic_name, committed in offsets.by_topic().items() if offsets is not None else ():
+            topic = broker.topics.get(topic_name)
+            for index, (offset, *_) in committed.items():
+                partition = None if topic is None else topic.partitions.get(index)
+                if partition is not None:
+                    lag = max(partition.high_watermark - max(offset, partition.log_start), 0)
+                    yield f"odradek_group_lag{_labels(group=group_id, topic=topic_name, partition=index)} {lag}"
