@@ -146,6 +146,7 @@ class Settings:
             max_connections_per_ip=self._integer("max.connections.per.ip"),
             connection_requests_max=self._integer("connection.requests.max"),
             connection_queued_max_bytes=self._integer("connection.queued.max.bytes"),
+            queued_answers_max_bytes=self._integer("queued.answers.max.bytes"),
         )
 
     def group_config(self) -> GroupConfig:

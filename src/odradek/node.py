@@ -113,7 +113,7 @@ async def _assemble(settings: Settings, clock: Clock, parts: AsyncExitStack) -> 
     if kafka is not None:
         advertised = settings.address("advertised.kafka") or kafka
         sessions = FetchSessions(broker.config.max_incremental_fetch_session_cache_slots)
-        door = Door(broker, groups, sessions, SERVED, *advertised)
+        door = Door(broker, groups, sessions, server.room, SERVED, *advertised)
         parts.push_async_callback(_close_door, server, broker)
         await server.open(door)
     pages["/metrics"] = partial(metrics_page, broker, groups, stats)

@@ -223,6 +223,11 @@ _DOOR_ROWS = (
         low=4 * KIB, high=GIB,
     ),
     Setting(
+        "queued.answers.max.bytes", "broker", Kind.SIZE, 128 * MIB,
+        "Answers that all slow clients together have not read; beyond it a fetch gets no more than one batch.",
+        low=MIB, high=TIB,
+    ),
+    Setting(
         "log.level", "broker", Kind.CHOICE, "info",
         "How much the broker tells in `odradek.log` and on standard error.",
         choices=("debug", "info", "warning", "error"), flag="--log-level",

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): by this alone a member of the consumer protocol joins, lives on and leaves (KIP-848).
+"""ConsumerGroupHeartbeat (key 68): a member of the consumer protocol joins, lives on and leaves by this (KIP-848).
 
 In version 0 the broker makes up the member's id; since version 1 the client brings its own (KIP-1082).
 """

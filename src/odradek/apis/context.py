@@ -12,6 +12,17 @@ from odradek.groups.coordinator import Coordinator
 from odradek.wire.api import ApiKey
 
 
+@dataclass(slots=True)
+class AnswerRoom:
+    """The memory that is left for answers which slow clients do not read."""
+
+    left_bytes: int
+
+    def bound(self, wanted_bytes: int) -> int:
+        """How large an answer may become; a little is always allowed, or nobody would get anything."""
+        return max(min(wanted_bytes, self.left_bytes), 1)
+
+
 @dataclass(slots=True, frozen=True)
 class Door:
     """What all connections of one listener share: the parts behind it and the address that clients are told."""
@@ -19,6 +30,7 @@ class Door:
     broker: Broker
     groups: Coordinator
     sessions: FetchSessions
+    room: AnswerRoom
     served: Mapping[ApiKey, Versions]
     host: str
     port: int

@@ -31,7 +31,7 @@ def handle(context: Context, request: fetch.Request) -> fetch.Response | Awaitab
         broker=context.broker,
         by_id=context.version >= _FIRST_WITH_TOPIC_IDS,
         committed_only=request.isolation_level == 1,
-        max_bytes=min(request.max_bytes, context.broker.config.fetch_max_bytes),
+        max_bytes=context.door.room.bound(min(request.max_bytes, context.broker.config.fetch_max_bytes)),
         refusal=_refusal(request),
     )
     round_.add(wanted)

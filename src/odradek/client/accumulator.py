@@ -1,4 +1,4 @@
-"""Records of one partition on their way to the broker: gathered into batches, numbered, and kept until they are settled.
+"""Records of one partition on their way to the broker: gathered into batches, numbered, kept until they are settled.
 
 Pure but for the futures that it settles: no socket, no timer (`now` is the loop's time in seconds). It holds the rules
 of the idempotent producer (KIP-98, KIP-360): a batch is sent again under the number it had, and when a number is given
@@ -233,7 +233,9 @@ class PartitionQueue:
         """Close the gap: the numbers of all that is left follow on what the broker has."""
         if self._bump:
             if self._epoch == EPOCH_MAX:
-                raise ClientError(f"the producer's epochs for partition {self.partition} are used up: make a new producer")
+                raise ClientError(
+                    f"the producer's epochs for partition {self.partition} are used up: make a new producer"
+                )
             self._epoch += 1
             self._acked_sequence = 0
         self._gap = self._bump = False

@@ -38,7 +38,7 @@ Assignor: TypeAlias = Callable[[Sequence[GroupMember], Mapping[str, int]], Assig
 
 
 def assign_ranges(members: Sequence[GroupMember], partition_counts: Mapping[str, int]) -> Assigned:
-    """Give each subscriber of a topic one range of its partitions; the first ones get one more if it does not divide."""
+    """Give each subscriber of a topic one range of its partitions; the first ones get one more if need be."""
     assigned: Assigned = {member.member_id: [] for member in members}
     for topic in sorted(partition_counts):
         takers = _in_order(member for member in members if topic in member.topics)

@@ -5,18 +5,31 @@ It negotiates versions with every broker it talks to, so any Kafka from 2.1 on w
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, TracebackType
+from typing import Literal, Self, TypeAlias
 
 from odradek.client.address import parse_addresses
+from odradek.client.assignors import ASSIGNORS
 from odradek.client.cluster import Cluster, Timeouts
+from odradek.client.consumer import Consumer, ConsumerSettings, Listener
+from odradek.client.fetcher import FetchSettings
+from odradek.client.group_membership import GroupSettings
+from odradek.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from odradek.client.producer import Acks, Producer
 from odradek.client.retry import retry
 from odradek.client.sender import ProducerSettings
+from odradek.client.start import Start, StartLike, parse_start
 from odradek.clock import Clock, SystemClock
+from odradek.model import TopicPartition
 from odradek.records.compression import Codec, codec_from_name
 
 CONNECT_TIMEOUT_MS = 5_000
+
+Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+ISOLATION_LEVELS: Mapping[str, int] = MappingProxyType(
+    {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+)
 
 
 class Client:
@@ -103,3 +116,87 @@ class Client:
             idempotent=wants_all if idempotent is None else idempotent,
         )
         return Producer(self.cluster, settings)
+
+    def consumer(
+        self,
+        topics: str | Iterable[str] | Iterable[TopicPartition] | Mapping[TopicPartition, StartLike],
+        *,
+        group: str | None = None,
+        start: StartLike = "start",
+        reset: Literal["start", "end", "error"] | None = None,
+        isolation: Isolation = "read_uncommitted",
+        follow: bool = True,
+        auto_commit_ms: int | None = None,
+        commit_on_close: bool = False,
+        on_assign: Listener | None = None,
+        on_revoke: Listener | None = None,
+        instance_id: str | None = None,
+        assignors: Iterable[str] = ("range", "roundrobin"),
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        metadata_max_age_ms: int = 30_000,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        fetch_bytes: int = 32 * 1024 * 1024,
+        partition_bytes: int = 4 * 1024 * 1024,
+        buffer_bytes: int = 64 * 1024 * 1024,
+    ) -> Consumer:
+        """A consumer of topics, or of certain partitions (perhaps each with a start), to be used with `async with`.
+
+        `start` is where to begin in a partition without a committed offset: "start", "end", "+10", "-10", an offset, or
+        "@milliseconds". `reset` is where to go on when the log no longer has an offset; by default the end for
+        start="end", else the start. Without `follow` reading stops at the ends that the partitions have when it begins.
+        With a group and topics the consumer is a member and gets a share; with a group and partitions it only commits.
+        """
+        names, partitions = _sources(topics, parse_start(start))
+        if group is None and (auto_commit_ms is not None or commit_on_close):
+            raise ValueError("there is nothing to commit to without a group")
+        if isolation not in ISOLATION_LEVELS:
+            raise ValueError(f"isolation is read_uncommitted or read_committed, not {isolation!r}")
+        chosen = tuple(assignors)
+        if not chosen or not ASSIGNORS.keys() >= set(chosen):
+            raise ValueError(f"assignors are one or more of {', '.join(ASSIGNORS)}")
+        wanted_reset = reset or ("end" if start == "end" else "start")
+        settings = ConsumerSettings(
+            topics=names,
+            partitions=partitions,
+            start=parse_start(start),
+            reset=None if wanted_reset == "error" else parse_start(wanted_reset),
+            follow=follow,
+            auto_commit_ms=auto_commit_ms,
+            commit_on_close=commit_on_close,
+            fetch=FetchSettings(
+                ISOLATION_LEVELS[isolation], max_wait_ms, min_bytes, fetch_bytes, partition_bytes, buffer_bytes
+            ),
+            group=None
+            if group is None
+            else GroupSettings(
+                group,
+                instance_id,
+                chosen,
+                session_timeout_ms,
+                heartbeat_interval_ms,
+                max_poll_interval_ms,
+                metadata_max_age_ms,
+            ),
+            on_assign=on_assign,
+            on_revoke=on_revoke,
+        )
+        return Consumer(self.cluster, settings)
+
+
+def _sources(
+    given: str | Iterable[str] | Iterable[TopicPartition] | Mapping[TopicPartition, StartLike], start: Start
+) -> tuple[tuple[str, ...], dict[TopicPartition, Start]]:
+    """Tell topics from partitions."""
+    if isinstance(given, str):
+        return (given,), {}
+    if isinstance(given, Mapping):
+        return (), {TopicPartition(*partition): parse_start(place) for partition, place in given.items()}
+    items = list(given)
+    names = tuple(item for item in items if isinstance(item, str))
+    partitions = {item: start for item in items if isinstance(item, TopicPartition)}
+    if not items or (names and partitions) or len(names) + len(partitions) < len(items):
+        raise ValueError("consume one or more topics (by name), or one or more partitions (as TopicPartition)")
+    return names, partitions

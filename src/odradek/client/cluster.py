@@ -40,7 +40,7 @@ class Node(NamedTuple):
 class PartitionInfo(NamedTuple):
     """Who holds a partition."""
 
-    index: int
+    partition: int
     leader: int  # -1: nobody at the moment
     leader_epoch: int
     replicas: tuple[int, ...]
@@ -115,7 +115,9 @@ class Cluster:
         """The connection to a node."""
         node = self.nodes.get(node_id)
         if node is None:
-            raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"asking node {node_id}", "it is not known at the moment")
+            raise RequestError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"asking node {node_id}", "it is not known at the moment"
+            )
         return await self.pool.get(node.address, channel)
 
     async def ask_any(self, message: Message, answer: type[Answer]) -> Answer:
@@ -141,7 +143,9 @@ class Cluster:
         if len(failures) == 1:
             raise failures[0]
         reasons = "; ".join(f"{failure.address}: {failure.reason}" for failure in failures)
-        raise BrokerUnavailableError(", ".join(str(address) for address in candidates), f"all of them failed ({reasons})")
+        raise BrokerUnavailableError(
+            ", ".join(str(address) for address in candidates), f"all of them failed ({reasons})"
+        )
 
     # Metadata.
 
@@ -228,7 +232,9 @@ class Cluster:
         """The node that leads a partition by what is known; a RequestError that says what is not."""
         topic = self.topics.get(partition.topic)
         if topic is None or topic.error:
-            raise RequestError(topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic}")
+            raise RequestError(
+                topic.error if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic}"
+            )
         info = topic.partitions.get(partition.partition)
         if info is None:
             raise RequestError(

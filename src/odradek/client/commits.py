@@ -68,7 +68,9 @@ class Commits:
         for topic in response.topics:
             name = topic.name or names.get(bytes(topic.topic_id), "")
             for item in topic.partitions:
-                check(item.error_code, f"committing offsets of group {group} for partition {name}-{item.partition_index}")
+                check(
+                    item.error_code, f"committing offsets of group {group} for partition {name}-{item.partition_index}"
+                )
 
     async def fetch(
         self,
@@ -119,7 +121,9 @@ class Commits:
             await self._cluster.refresh(None)
             name = self._cluster.topic_name(topic_id)
         if name is None:
-            raise ClientError(f"the broker speaks of a topic with the id {bytes(topic_id).hex()}, which it does not list")
+            raise ClientError(
+                f"the broker speaks of a topic with the id {bytes(topic_id).hex()}, which it does not list"
+            )
         return name
 
 
@@ -180,7 +184,5 @@ def _fetch_error(response: offset_fetch.Response) -> int:
     """The error of the whole, or one of a partition that passes by itself."""
     code = response.groups[0].error_code if response.groups else response.error_code
     topics = response.groups[0].topics if response.groups else response.topics
-    unstable = any(
-        item.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT for topic in topics for item in topic.partitions
-    )
+    unstable = any(item.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT for topic in topics for item in topic.partitions)
     return ErrorCode.UNSTABLE_OFFSET_COMMIT if not code and unstable else code

@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write(message, self.ranges.choose(type(message)))
 
     async def drained(self) -> None:
-        """Wait until the socket has taken most of what was sent; for requests without an answer nothing else bounds it."""
+        """Wait until the socket has taken most of what was sent: nothing else bounds requests without an answer."""
         while self._paused is not None:
             await asyncio.shield(self._paused)
         if self._failure is not None:

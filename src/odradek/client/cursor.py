@@ -18,7 +18,9 @@ class Cursor:
         self._fetcher = fetcher
         self._chunk: Chunk | None = None
         self._state = PartitionState(0)
-        self._sought = -1  # differs from the state's when the position was set elsewhere: the records are worthless then
+        self._sought = (
+            -1
+        )  # differs from the state's when the position was set elsewhere: the records are worthless then
         self._records: list[ConsumerRecord] = []
         self._at = 0
         self._batch_end = 0  # the position when all records of the batch are handed out
@@ -71,7 +73,9 @@ class Cursor:
             partition, position = chunk.fetched.partition, state.position
             self._chunk = None
             self._fetcher.assign({partition: position})
-            raise ClientError(f"the batch at offset {position} of partition {partition} cannot be read: {error}") from None
+            raise ClientError(
+                f"the batch at offset {position} of partition {partition} cannot be read: {error}"
+            ) from None
         if state.end is not None and batch_end > state.end:
             records = [record for record in records if record.offset < state.end]
         self._state, self._sought = state, state.sought

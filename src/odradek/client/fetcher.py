@@ -45,7 +45,8 @@ class PartitionState:
     """One partition that is being consumed."""
 
     __slots__ = (
-        "attempts", "end", "failing_since", "fetch_offset", "high_watermark", "is_done", "position", "retry_at", "sought",
+        "attempts", "end", "failing_since", "fetch_offset", "high_watermark", "is_done", "position", "retry_at",
+        "sought",
     )  # fmt: skip
 
     def __init__(self, position: int) -> None:
@@ -214,10 +215,11 @@ class Fetcher:
             name = topic.topic or names.get(bytes(topic.topic_id), "")
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
-                state, offset, sought = asked.get(partition, (None, 0, 0))
-                if state is not None and state.sought == sought:
-                    self._answered(partition, state, offset, answer)
-        # The next broker's answer may lead to the same partitions: those that come first are served first.
+                if partition in asked:
+                    state, offset, sought = asked[partition]
+                    if state.sought == sought:
+                        self._answered(partition, state, offset, answer)
+        # A broker fills its answer from the front: who was first is last the next time.
         for partition in asked:
             if partition in self.states:
                 self.states[partition] = self.states.pop(partition)

@@ -1,7 +1,7 @@
 """Membership in a classic consumer group: join, sync, heartbeat, leave (Kafka's "group protocol", eager rebalances).
 
-A rebalance is only taken part in when the consumer polls: until then the member keeps its partitions and can commit what
-it has processed. Heartbeats run by themselves; a consumer that does not poll for too long leaves. Follows KIP-62,
+A member takes part in a rebalance when the consumer polls: until then it keeps its partitions and can commit what it
+has processed. Heartbeats run by themselves; a consumer that does not poll for too long leaves. Follows KIP-62,
 KIP-345 for static members, KIP-394 for the member id that a first join is given.
 """
 
@@ -31,7 +31,6 @@ from odradek.wire.messages import heartbeat, join_group, leave_group, sync_group
 
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
-METADATA_AGE_MS_MAX = 30_000  # after which a leader looks whether its topics have changed
 
 # Errors after which a member joins anew under another id, and those after which it joins with the one it has.
 EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -50,6 +49,7 @@ class GroupSettings:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
+    metadata_max_age_ms: int  # after which a leader looks whether its topics have changed
 
 
 class Membership:
@@ -76,6 +76,7 @@ class Membership:
         self._generation = NO_GENERATION
         self._joining = False
         self._counts: dict[str, int] | None = None  # partitions of the topics when this member, as the leader, assigned
+        self._watched: set[str] = set()  # ... and all the topics that anyone is subscribed to
         self._checked_at = 0.0
         self._polled_at = self._loop.time()
         self._heartbeats: asyncio.Task[None] | None = None
@@ -168,11 +169,13 @@ class Membership:
             GroupMember(item.member_id, item.group_instance_id, decode_subscription(item.metadata))
             for item in joined.members
         ]
-        topics = {topic for member in members for topic in member.topics}
-        counts = self._counts = await self._partition_counts(topics)
+        self._watched = {topic for member in members for topic in member.topics}
+        counts = self._counts = await self._partition_counts(self._watched)
         assignor = ASSIGNORS.get(joined.protocol_name or "")
         if assignor is None:
-            raise ClientError(f"group {self._settings.group} chose the assignor {joined.protocol_name!r}, which is unknown here")
+            raise ClientError(
+                f"group {self._settings.group} chose the assignor {joined.protocol_name!r}, which is unknown here"
+            )
         return [
             sync_group.RequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
             for member_id, partitions in assignor(members, counts).items()
@@ -255,10 +258,10 @@ class Membership:
 
     async def _watch_topics(self) -> None:
         """As the leader: have the group rebalance when a topic has appeared, grown or gone."""
-        if self._counts is None or self._loop.time() - self._checked_at < METADATA_AGE_MS_MAX / 1000:
+        if self._counts is None or self._loop.time() - self._checked_at < self._settings.metadata_max_age_ms / 1000:
             return
         counts = self._counts
-        if await self._partition_counts({*self._topics, *counts}) != counts and self._counts is counts:
+        if await self._partition_counts(self._watched) != counts and self._counts is counts:
             self.request_join()
 
     async def _leave_for_idleness(self) -> None:
@@ -274,7 +277,7 @@ class Membership:
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
-        if self._generation != NO_GENERATION and self._settings.instance_id is None:
+        if self._member_id and self._settings.instance_id is None:
             try:
                 await self._leave_group()
             except ClientError as error:

@@ -74,4 +74,3 @@ class Pool:
         await asyncio.gather(*opening, return_exceptions=True)
         connections = [self._connections.pop(key) for key in keys if key in self._connections]
         await asyncio.gather(*(connection.close() for connection in connections))
-

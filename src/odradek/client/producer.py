@@ -56,7 +56,7 @@ class _Route:
     def update(self, info: TopicInfo) -> None:
         """Take over what is known now."""
         self.info = info
-        led = [partition.index for partition in info.partitions.values() if partition.leader >= 0]
+        led = [partition.partition for partition in info.partitions.values() if partition.leader >= 0]
         count = info.partition_count
         self.led: Sequence[int] = led if led and len(led) < count else range(count)
 
@@ -117,7 +117,7 @@ class Producer:
         record, size_bytes = self._record(topic, value, key, headers, timestamp)
         if not self._reserve(size_bytes):
             await self._wait_for_room(size_bytes)
-        future = self._loop.create_future()
+        future: DeliveryFuture = self._loop.create_future()
         self._enqueue(topic, record, size_bytes, partition, future, None)
         return await future
 
@@ -138,12 +138,12 @@ class Producer:
                 f"the producer holds {self._buffered_bytes} bytes that are not acknowledged yet:"
                 " `await producer.room()` before the next send_soon(), or use send(), which waits"
             )
-        future = self._loop.create_future()
+        future: DeliveryFuture = self._loop.create_future()
         self._enqueue(topic, record, size_bytes, partition, future, None)
         return future
 
     async def send_many(self, topic: str, records: Iterable[NewRecord], *, partition: int | None = None) -> int:
-        """Send records as the buffer has room, wait until all are settled and return their number, or raise the first error.
+        """Send records as the buffer has room, wait until all are acknowledged, return their number; or the first error.
 
         The cheapest way to send much: nothing is kept for each record. A record without a timestamp gets the time.
         """
@@ -220,7 +220,7 @@ class Producer:
             self._sender.activate(queue)
 
     def _current_route(self, topic: str) -> _Route | None:
-        """The route by what is known now; None if a topic's partitions have to be asked for, or others wait for that."""
+        """The route by what is known now; None if the partitions have to be asked for, or others wait for that."""
         info = self._cluster.topics.get(topic)
         if info is None or info.error or topic in self._unrouted:
             return None

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 def pause_ms(attempt: int) -> float:
     """How long to wait after the attempt of this number, from 0 on."""
-    pause = min(PAUSE_MAX_MS, PAUSE_FIRST_MS * 2 ** min(attempt, 16))
+    pause = min(PAUSE_MAX_MS, PAUSE_FIRST_MS << min(attempt, 16))
     return pause * random.uniform(1 - JITTER, 1 + JITTER)
 
 

@@ -18,3 +18,4 @@ class KafkaDoorConfig:
     max_connections_per_ip: int
     connection_requests_max: int  # unanswered, of one connection
     connection_queued_max_bytes: int  # answers that one client has not read
+    queued_answers_max_bytes: int  # answers that slow clients have not read, all together

@@ -17,7 +17,7 @@ from time import monotonic, perf_counter
 from typing import cast
 
 from odradek.apis.api_versions import unsupported_version_answer
-from odradek.apis.context import Context, Door
+from odradek.apis.context import AnswerRoom, Context, Door
 from odradek.apis.registry import Answer, Api
 from odradek.edge.config import KafkaDoorConfig
 from odradek.metrics import DoorStats
@@ -66,6 +66,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.heard_at = monotonic()
         self.frame_begun_at: float | None = None  # a frame has begun and is not whole
         self.stalled_at: float | None = None  # the client does not read
+        self._stalled_bytes = 0  # what it has not read, as it was then
 
     # Called by the transport.
 
@@ -86,6 +87,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_closing = True
         if self._counted:
             self._server.forget(self)
+        self._count_stalled(0)
         for pending in self._pending:
             if pending.future is not None:
                 pending.future.cancel()
@@ -109,15 +111,22 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it asks."""
+        assert self._transport is not None
         self._is_writing = False
         self.stalled_at = monotonic()
+        self._count_stalled(self._transport.get_write_buffer_size())
         self._balance()
 
     def resume_writing(self) -> None:
         """It has read."""
         self._is_writing = True
         self.stalled_at = None
+        self._count_stalled(0)
         self._process()
+
+    def _count_stalled(self, size_bytes: int) -> None:
+        self._server.room.left_bytes += self._stalled_bytes - size_bytes
+        self._stalled_bytes = size_bytes
 
     # Requests.
 
@@ -300,6 +309,7 @@ class KafkaServer:
         self.config = config
         self.apis = apis
         self.stats = stats
+        self.room = AnswerRoom(config.queued_answers_max_bytes)
         self.door: Door
         self.tasks: set[asyncio.Task[Answer]] = set()  # handlers that wait
         self._connections: set[KafkaConnection] = set()

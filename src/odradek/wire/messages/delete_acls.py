@@ -11,10 +11,10 @@ class RequestFilter(Struct):
     """A filter; null matches anything."""
 
     resource_type_filter: int = int8()
-    resource_name_filter: str | None = string(nullable=0)
+    resource_name_filter: str | None = string(nullable=0, default=None)
     pattern_type_filter: int = int8(default=3)
-    principal_filter: str | None = string(nullable=0)
-    host_filter: str | None = string(nullable=0)
+    principal_filter: str | None = string(nullable=0, default=None)
+    host_filter: str | None = string(nullable=0, default=None)
     operation: int = int8()
     permission_type: int = int8()
 

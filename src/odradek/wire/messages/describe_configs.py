@@ -41,7 +41,7 @@ class ResponseConfig(Struct):
     is_sensitive: bool = boolean()
     synonyms: list[ResponseSynonym] = array(ResponseSynonym)
     config_type: int = int8(since=3)
-    documentation: str | None = string(since=3, nullable=3)
+    documentation: str | None = string(since=3, nullable=3, default=None)
 
 
 class ResponseResult(Struct):

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): which broker looks after a group or a transactional id.
 
-One key up to version 3, several from 4 on (KIP-699). Key types: 0 group, 1 transaction (KIP-98), 2 share group
-(KIP-932).
+One key up to version 3, several from 4 on (KIP-699).
+Key types: 0 group, 1 transaction (KIP-98), 2 share group (KIP-932).
 """
 
 from odradek.wire.api import ApiKey

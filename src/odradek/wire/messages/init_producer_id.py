@@ -10,7 +10,7 @@ from odradek.wire.schema import Message, boolean, int16, int32, int64, string
 class Request(Message, key=ApiKey.INIT_PRODUCER_ID, versions=(0, 6), flexible=2):
     """Give this producer an id; without a transactional id it is merely idempotent."""
 
-    transactional_id: str | None = string(nullable=0)
+    transactional_id: str | None = string(nullable=0, default=None)
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(since=3, default=-1)
     producer_epoch: int = int16(since=3, default=-1)

@@ -27,7 +27,7 @@ class ResponseMember(Struct):
     """The outcome for one of them."""
 
     member_id: str = string()
-    group_instance_id: str | None = string(nullable=0)
+    group_instance_id: str | None = string(nullable=0, default=None)
     error_code: int = int16()
 
 

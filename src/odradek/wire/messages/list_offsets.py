@@ -1,8 +1,7 @@
 """ListOffsets (key 2): offsets by timestamp, or by a special negative one.
 
-Special: -1 latest, -2 earliest, -3 greatest timestamp (KIP-734, since 7), -4 local log start (KIP-405, since 8), -5
-last tiered offset (KIP-1005, since 9), -6 first not yet tiered (KIP-1023, since 11). Version 0, of many offsets, is
-gone.
+Special: -1 latest, -2 earliest, -3 greatest timestamp (KIP-734, version 7), -4 local log start (KIP-405, 8),
+-5 last tiered offset (KIP-1005, 9), -6 first not yet tiered (KIP-1023, 11). Version 0, of many offsets, is gone.
 """
 
 from odradek.wire.api import ApiKey

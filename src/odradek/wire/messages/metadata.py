@@ -9,7 +9,7 @@ from odradek.wire.schema import Message, Struct, array, boolean, int16, int32, s
 
 
 class RequestTopic(Struct):
-    """One topic, by name or (from version 12 on answered) by id."""
+    """One topic, by name or (from version 12 on) by id with a null name."""
 
     topic_id: bytes = uuid(since=10)
     name: str | None = string(nullable=10)

@@ -1,7 +1,6 @@
 """OffsetForLeaderEpoch (key 23): where a leader's epoch ended (KIP-101).
 
-Consumers find with it whether a log was cut below them (KIP-320). Versions 0 and 1 were for followers only and are
-gone.
+Consumers find with it whether a log was cut below them (KIP-320). Versions 0 and 1, for followers only, are gone.
 """
 
 from odradek.wire.api import ApiKey
