@@ -180,10 +180,23 @@ class Kcat:
         # Bytes that are no text cannot be written as JSON: lengths and hexadecimal digits are not kcat's either, so
         # a format with rare separators carries them.
         form = r"%K\x1f%S\x1f%T\x1f%k\x1e%s\x1d%h\x1c"
-        command = ["kcat", "-C", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning", "-c", str(count), "-e", "-q"]
-        ran = subprocess.run(
-            [*command, "-f", form], check=True, timeout=READ_SECONDS_MAX, capture_output=True
-        )
+        command = [
+            "kcat",
+            "-C",
+            "-b",
+            bootstrap,
+            "-t",
+            topic,
+            "-p",
+            "0",
+            "-o",
+            "beginning",
+            "-c",
+            str(count),
+            "-e",
+            "-q",
+        ]
+        ran = subprocess.run([*command, "-f", form], check=True, timeout=READ_SECONDS_MAX, capture_output=True)
         return _parse_kcat(ran.stdout)
 
 

@@ -37,9 +37,7 @@ class Member:
 
     def __init__(self, library: str, bootstrap: str, group: str, topic: str) -> None:
         command = [sys.executable, "-m", "tests.clients.member", library, bootstrap, group, topic]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.seen: list[int] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
