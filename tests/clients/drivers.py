@@ -20,8 +20,13 @@ READ_SECONDS_MAX = 30.0
 class Driver(Protocol):
     """A client."""
 
-    name: str
-    samples: Sequence[Sample]  # what it can send
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """What it can send."""
 
     def send(self, bootstrap: str, topic: str, codec: str) -> None:
         """Send its samples to partition 0, and wait until they are acknowledged by all."""

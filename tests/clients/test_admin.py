@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -30,9 +31,9 @@ from kafka.admin import NewTopic as KpNewTopic
 WAIT_SECONDS = 20.0
 
 
-def only(results: dict[object, object]) -> object:
+def only(results: dict[Any, Any]) -> Any:
     (future,) = results.values()
-    return future.result(WAIT_SECONDS)  # type: ignore[attr-defined]
+    return future.result(WAIT_SECONDS)
 
 
 def test_confluents_admin_client_manages_topics(bootstrap: str, new_name: Callable[[str], str]) -> None:
@@ -42,7 +43,7 @@ def test_confluents_admin_client_manages_topics(bootstrap: str, new_name: Callab
         only(admin.create_topics([NewTopic(topic, 2, 1)]))
     only(admin.create_partitions([NewPartitions(topic, 5)]))
     described = only(admin.describe_topics(TopicCollection([topic])))
-    assert len(described.partitions) == 5  # type: ignore[attr-defined]
+    assert len(described.partitions) == 5
     assert len(admin.list_topics(topic).topics[topic].partitions) == 5
     only(admin.delete_topics([topic]))
     assert topic not in admin.list_topics().topics
@@ -53,8 +54,8 @@ def test_confluents_admin_client_manages_settings(bootstrap: str, new_name: Call
     only(admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "60000"})]))
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = only(admin.describe_configs([resource]))
-    assert entries["retention.ms"].value == "60000"  # type: ignore[index]
-    assert entries["segment.bytes"].is_default  # type: ignore[index]
+    assert entries["retention.ms"].value == "60000"
+    assert entries["segment.bytes"].is_default
     changed = ConfigResource(
         ResourceType.TOPIC,
         topic,
@@ -66,9 +67,9 @@ def test_confluents_admin_client_manages_settings(bootstrap: str, new_name: Call
     )
     only(admin.incremental_alter_configs([changed]))
     entries = only(admin.describe_configs([resource]))
-    assert entries["retention.ms"].is_default  # type: ignore[index]
-    assert entries["segment.bytes"].value == "65536"  # type: ignore[index]
-    assert entries["cleanup.policy"].value == "compact,delete"  # type: ignore[index]
+    assert entries["retention.ms"].is_default
+    assert entries["segment.bytes"].value == "65536"
+    assert entries["cleanup.policy"].value == "compact,delete"
     wrong = ConfigResource(
         ResourceType.TOPIC,
         topic,
@@ -77,7 +78,7 @@ def test_confluents_admin_client_manages_settings(bootstrap: str, new_name: Call
     with pytest.raises(KafkaException, match=r"did you mean segment\.bytes"):
         only(admin.incremental_alter_configs([wrong]))
     broker_entries = only(admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
-    assert broker_entries["num.partitions"].value == "1"  # type: ignore[index]
+    assert broker_entries["num.partitions"].value == "1"
 
 
 def test_confluents_admin_client_manages_groups_and_offsets(bootstrap: str, new_name: Callable[[str], str]) -> None:
@@ -97,7 +98,7 @@ def test_confluents_admin_client_manages_groups_and_offsets(bootstrap: str, new_
     assert group in {each.group_id for each in listed.valid}
     where = TopicPartition(topic, 0)
     latest = only(admin.list_offsets({where: OffsetSpec.latest()}))
-    assert latest.offset == 10  # type: ignore[attr-defined]
+    assert latest.offset == 10
     only(admin.delete_consumer_groups([group]))
     listed = admin.list_consumer_groups().result(WAIT_SECONDS)
     assert group not in {each.group_id for each in listed.valid}

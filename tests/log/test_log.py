@@ -12,6 +12,7 @@ from odradek.log.errors import (
     StaleLeaderEpochError,
     StaleProducerEpochError,
 )
+from odradek.records.crc import crc32c
 from odradek.records.errors import (
     BatchTooLargeError,
     CorruptBatchError,
@@ -26,6 +27,14 @@ def _changed(data: bytearray, at: int, value: bytes) -> bytearray:
     """A batch with some bytes of its head replaced and a right CRC."""
     data[at : at + len(value)] = value
     reseal(data)
+    return data
+
+
+def _forced(data: bytearray, *changes: tuple[int, bytes]) -> bytearray:
+    """A batch whose head makes no sense, and a right CRC all the same."""
+    for at, value in changes:
+        data[at : at + len(value)] = value
+    data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
     return data
 
 
@@ -46,10 +55,19 @@ def test_bytes_that_can_be_changed_are_stamped_in_place_and_others_are_copied() 
     ("data", "error", "says"),
     [
         (b"", CorruptBatchError, "61"),
+        (bytes(batch(b"x"))[:60], CorruptBatchError, "60 bytes are left, its head takes 61"),
+        (_forced(batch(b"x"), (16, b"\x01")), CorruptBatchError, "magic 1"),
+        (_forced(batch(b"x"), (57, b"\xff\xff\xff\xff")), CorruptBatchError, "holds -1 records"),
+        (
+            _forced(batch(b"x"), (23, b"\xff\xff\xff\xff"), (57, b"\x00\x00\x00\x00")),
+            CorruptBatchError,
+            "ends 1 offsets before it begins",
+        ),
         (bytes(batch(b"x"))[:-1], CorruptBatchError, "cut off"),
         (bytes(batch(b"x"))[:-1] + b"?", CorruptBatchError, "CRC"),
         (batch(bytes(2000)), BatchTooLargeError, "max.message.bytes = 1000"),
         (batch(bytes(500)) + batch(bytes(2000)), BatchTooLargeError, "max.message.bytes = 1000"),
+        (batch(b"x") + b"?", CorruptBatchError, "1 bytes are left"),
         (_changed(batch(b"x"), 21, b"\x00\x05"), UnsupportedCodecError, "codec 5"),
         (_changed(batch(b"x"), 23, b"\x00\x00\x00\x07"), InvalidRecordError, "1 records for 8 offsets"),
         (_changed(batch(b"x"), 57, b"\x00\x00\x00\x00"), InvalidRecordError, "0 records for 1 offsets"),
@@ -186,6 +204,17 @@ def test_settings_can_change_while_the_log_is_open() -> None:
     assert log.append(batch(bytes(2000), timestamp=1)).append_time_ms == START_MS
     log.append(batch(bytes(2000)))
     assert len(log.segments) == 2
+
+
+def test_a_smaller_segment_size_counts_for_a_segment_that_was_to_grow_further() -> None:
+    log = LogOnDisk(segment_bytes=1 << 20).log
+    log.append(batch(bytes(500)))
+    log.configure(log_config(segment_bytes=1024))
+    log.append(batch(bytes(500)))
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    log.configure(log_config(segment_bytes=1 << 20))
+    log.append(batch(bytes(2000)))
+    assert [segment.base_offset for segment in log.segments] == [0, 1], "and a larger one, too"
 
 
 def test_the_newest_timestamp_is_found_wherever_it_stands() -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import Literal, Self, TypeAlias
 
 from odradek.client.address import parse_addresses
+from odradek.client.admin import Admin
 from odradek.client.assignors import ASSIGNORS
 from odradek.client.cluster import Cluster, Timeouts
 from odradek.client.consumer import Consumer, ConsumerSettings, Listener
@@ -51,6 +52,7 @@ class Client:
         self._timeouts = Timeouts(timeout_ms, min(request_timeout_ms, timeout_ms), connect_ms)
         self._clock = SystemClock() if clock is None else clock
         self._cluster: Cluster | None = None
+        self._admin: Admin | None = None
 
     async def start(self) -> None:
         """Find the cluster."""
@@ -81,6 +83,13 @@ class Client:
         if self._cluster is None:
             raise RuntimeError("the client is not started: use it within `async with Client(...) as client:`")
         return self._cluster
+
+    @property
+    def admin(self) -> Admin:
+        """Topics, settings and groups."""
+        if self._admin is None:
+            self._admin = Admin(self.cluster)
+        return self._admin
 
     def producer(
         self,

@@ -121,7 +121,7 @@ class Consumer:
                 await self._wait(self._loop.time() + POLL_TIMEOUT_MS / 1000)
 
     async def poll(self, max_records: int = MAX_RECORDS, timeout_ms: float = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
-        """Return what is there, up to `max_records`; waits up to `timeout_ms` for the first record, then returns none."""
+        """Return what is there, up to `max_records`; wait up to `timeout_ms` for the first record."""
         if self._closed or not self._started:
             raise ClientError("the consumer is not open: use it within `async with client.consumer(...) as consumer:`")
         deadline = self._loop.time() + timeout_ms / 1000

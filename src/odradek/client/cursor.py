@@ -51,6 +51,7 @@ class Cursor:
     def load(self) -> bool:
         """Decode the next batch that has records; False if none is ready."""
         self._records, self._at = [], 0
+        self._stop_at_end(self._state)
         while True:
             chunk = self._chunk
             if chunk is None or chunk.sought != chunk.state.sought or not chunk.fetched:

@@ -143,9 +143,10 @@ class Producer:
         return future
 
     async def send_many(self, topic: str, records: Iterable[NewRecord], *, partition: int | None = None) -> int:
-        """Send records as the buffer has room, wait until all are acknowledged, return their number; or the first error.
+        """Send records as the buffer has room, wait until all are acknowledged and return their number.
 
-        The cheapest way to send much: nothing is kept for each record. A record without a timestamp gets the time.
+        The cheapest way to send much: nothing is kept for each record, and the first error is raised at the end. A
+        record without a timestamp gets the time.
         """
         tally = Tally()
         count = 0

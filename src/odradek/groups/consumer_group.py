@@ -52,7 +52,7 @@ class Timers:
     revocation_ms: int | None = None  # unless it has given up its partitions before; set exactly while it must
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Batch:
     """Token: changes that are being made durable, and the answers that wait for that."""
 

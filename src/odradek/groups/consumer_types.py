@@ -110,39 +110,45 @@ class HeartbeatAnswer:
 # Changes: what is stored, one key each. None for what was stored removes it.
 
 
-class EpochChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EpochChange:
     """The group's epoch: raised whenever a new target assignment is needed."""
 
     epoch: int | None
 
 
-class TopicsChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicsChange:
     """The topics that members subscribe to and that exist, by name."""
 
     topics: Mapping[str, TopicFacts] | None
 
 
-class MemberChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class MemberChange:
     """A member's subscription."""
 
     member_id: str
     subscription: Subscription | None
 
 
-class TargetEpochChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TargetEpochChange:
     """The group epoch for which the target assignment was made; stored after the assignment itself."""
 
     epoch: int | None
 
 
-class TargetChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TargetChange:
     """What a member should own."""
 
     member_id: str
     partitions: Partitions | None
 
 
-class CurrentChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CurrentChange:
     """Where a member is."""
 
     member_id: str
