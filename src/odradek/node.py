@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from odradek.apis.context import Door
@@ -67,10 +69,15 @@ class Node:
     _parts: AsyncExitStack
 
     @classmethod
-    async def start(cls, settings: Settings, clock: Clock | None = None) -> Node:
-        """Take the addresses, open the data directory, serve. StartError if any of it cannot be."""
+    async def start(
+        cls, settings: Settings, clock: Clock | None = None, on_open: Callable[[Path], None] | None = None
+    ) -> Node:
+        """Take the addresses, open the data directory, serve. StartError if any of it cannot be.
+
+        `on_open` is told when the data directory is there and nobody else's.
+        """
         async with AsyncExitStack() as parts:
-            node = await _assemble(settings, clock or SystemClock(), parts)
+            node = await _assemble(settings, clock or SystemClock(), parts, on_open)
             node._parts = parts.pop_all()
             return node
 
@@ -86,7 +93,9 @@ class Node:
         await self._parts.aclose()
 
 
-async def _assemble(settings: Settings, clock: Clock, parts: AsyncExitStack) -> Node:
+async def _assemble(
+    settings: Settings, clock: Clock, parts: AsyncExitStack, on_open: Callable[[Path], None] | None
+) -> Node:
     if settings.address("grpc") is not None:
         raise StartError("the gRPC door is not there yet: leave --grpc off")
     stats = DoorStats()
@@ -97,6 +106,8 @@ async def _assemble(settings: Settings, clock: Clock, parts: AsyncExitStack) -> 
     http = await _listen("http", web, settings, parts)
     store, journal = _open_data(settings, clock)
     parts.callback(store.close)
+    if on_open is not None:
+        on_open(settings.directory)
     broker = Broker(settings.broker_config(), settings, clock, journal, store)
     parts.push_async_callback(broker.close)
     await broker.start()

@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import sys
-from logging.handlers import RotatingFileHandler
+from logging.handlers import MemoryHandler, RotatingFileHandler
 from pathlib import Path
 
 import uvloop
@@ -24,6 +24,7 @@ from odradek.node import Node, run_until
 LOG_NAME = "odradek.log"
 _LOG_BYTES_MAX = 16 * 2**20
 _LOG_FILES_KEPT = 3
+_EVENTS_KEPT = 10_000  # until the data directory is open
 _THREAD_TURN_SECONDS = 0.001  # background threads give the loop its turn back sooner than Python's 5 ms
 _OBJECTS_BEFORE_COLLECTION = 50_000  # requests make few cycles: Python's 700 would look for them all the time
 
@@ -43,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--data", metavar="DIR", help="the data directory (default ~/.odradek)")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="where Kafka clients connect (default 127.0.0.1:9092)")
-    parser.add_argument(
-        "--http", metavar="HOST:PORT", help="/metrics, /healthcheck (default 127.0.0.1:8080); or off"
-    )
+    parser.add_argument("--http", metavar="HOST:PORT", help="/metrics, /healthcheck (default 127.0.0.1:8080); or off")
     parser.add_argument("--grpc", metavar="HOST:PORT", help="the gRPC door is not there yet: off")
     parser.add_argument("--broker-id", metavar="N", help="the number by which clients know this broker (default 1)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (default), warning or error")
@@ -58,20 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until told to stop."""
     settings = load_settings(args.config, os.environ, _flags(args))
-    _start_logging(settings)
+    log = _BrokerLog(settings)
     _allow_many_files()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
     sys.setswitchinterval(_THREAD_TURN_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(settings))
+        return runner.run(_serve(settings, log))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, log: _BrokerLog) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = await Node.start(settings)
+    node = await Node.start(settings, on_open=log.open_file)
     try:
         gc.freeze()  # what is there now stays
         print(node.ready_line, flush=True)
@@ -106,20 +105,29 @@ class _OneLine(logging.Formatter):
         return escape(super().format(record))
 
 
-def _start_logging(settings: Settings) -> None:
-    directory = settings.directory
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if directory.is_dir() and os.access(directory, os.W_OK):
+class _BrokerLog:
+    """Tells events on standard error, and in the data directory as soon as that is ours."""
+
+    def __init__(self, settings: Settings) -> None:
+        logging.raiseExceptions = False  # a log that cannot be written must not fill the terminal
+        self._formatter = _OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._root = logging.getLogger("odradek")
+        self._root.setLevel(settings.log_level.upper())
+        self._early = MemoryHandler(_EVENTS_KEPT, flushLevel=logging.CRITICAL + 1, flushOnClose=False)
+        for handler in (logging.StreamHandler(sys.stderr), self._early):
+            handler.setFormatter(self._formatter)
+            self._root.addHandler(handler)
+
+    def open_file(self, directory: Path) -> None:
+        """Write what was told so far, and all that follows, to the directory's log."""
         file = RotatingFileHandler(
             directory / LOG_NAME, maxBytes=_LOG_BYTES_MAX, backupCount=_LOG_FILES_KEPT, encoding="utf-8", delay=True
         )
-        handlers.append(file)
-    formatter = _OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    root = logging.getLogger("odradek")
-    root.setLevel(settings.log_level.upper())
-    for handler in handlers:
-        handler.setFormatter(formatter)
-        root.addHandler(handler)
+        file.setFormatter(self._formatter)
+        self._early.setTarget(file)
+        self._early.flush()
+        self._root.removeHandler(self._early)
+        self._root.addHandler(file)
 
 
 def _allow_many_files() -> None:
