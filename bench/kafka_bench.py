@@ -35,6 +35,7 @@ FILES_NEEDED = 12_000
 REST_SECONDS = 2.0
 BUSY_LOAD = 0.5
 FAILURES = (BenchError, OSError, confluent_kafka.KafkaException)
+ONCE = ("partitions",)
 LOADED = ("throughput", "latency", "requests")  # what memory under load is measured over
 EPILOG = """
 sections (--only):
@@ -44,12 +45,12 @@ sections (--only):
                counted from the scheduled time to the delivery report
   requests     one record a request, over 1 connection and over 50 (kafka_requests.c)
   start        from the start of the process to the first acknowledged record, with a topic made for it
-  memory       PSS of all the broker's processes: at rest, and the peak under the loads above
+  memory       RSS of the broker (PSS, if it is several processes): at rest, and the peak under the loads above
   connections  1,000 idle and 200 busy connections
-  partitions   5,000 partitions: made, written to, described
+  partitions   5,000 partitions: made, written to, described; in the first round only
 
 examples:
-  python bench/kafka_bench.py                                everything: about half an hour
+  python bench/kafka_bench.py                                everything: about forty minutes
   python bench/kafka_bench.py --quick                        a smoke run of a few minutes; too short to judge by
   python bench/kafka_bench.py --only latency --rounds 5      one section, more rounds
   python bench/kafka_bench.py --systems odradek-replicated,kafka --only throughput,memory
@@ -90,11 +91,14 @@ class Bench:
         self._left: set[str] = set()  # sections that the current turn has yet to do
         self._scale = scale
         self._work = work
-        self._performance = rdkafka_performance(cache)
-        self._driver = request_driver(cache)
+        driven = any(peer.kafka for peer in peers)
+        self._performance = rdkafka_performance(cache) if driven else Path()
+        self._driver = request_driver(cache) if driven else Path()
 
     def round(self, number: int, rounds: int) -> None:
-        """Every system once."""
+        """Every system once; the sections that take long and have no bar in the first round only."""
+        if number > 1:
+            self._sections = [section for section in self._sections if section not in ONCE]
         for peer in self._peers:
             say(f"round {number} of {rounds}: {peer.name}")
             begin = time.monotonic()
@@ -279,7 +283,7 @@ def _report(figures: Figures, systems: Sequence[str], sections: Sequence[str], a
         "latency": "latency from the scheduled time to the acknowledgement, 1 KiB, acks=all",
         "requests": "requests of one record, acks=all",
         "connections": f"{scale.idle_connections:,} idle and {scale.busy_connections:,} busy connections",
-        "partitions": f"{scale.topics * 100:,} partitions",
+        "partitions": f"{scale.topics * 100:,} partitions (first round only)",
     }
     print(f"odradek beside other brokers: medians, rounds: {about.rounds}{' (quick)' if scale is QUICK else ''}")
     print(f"  machine: {about.machine}, load average {about.load_average:.1f} at the start\n  clients: {about.clients}")

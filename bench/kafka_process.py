@@ -56,8 +56,10 @@ class Process:
         return sum(sum(int(field) for field in fields[11:15]) for fields in self._stats()) / _TICKS
 
     def memory_mib(self) -> float:
-        """Its share of physical memory: PSS, so pages that processes share count once."""
-        return sum(_pss_kib(int(fields[-1])) for fields in self._stats()) / 1024
+        """Physical memory: RSS of one process; of several their PSS, so that what they share counts once."""
+        pids = [int(fields[-1]) for fields in self._stats()]
+        kind = "Rss:" if len(pids) == 1 else "Pss:"
+        return sum(_rollup_kib(pid, kind) for pid in pids) / 1024
 
     def stop(self) -> None:
         """Ask it to end; after a while, end it."""
@@ -84,10 +86,10 @@ class Process:
                     yield [*fields, entry.name]
 
 
-def _pss_kib(pid: int) -> int:
+def _rollup_kib(pid: int, kind: str) -> int:
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith(kind):
                 return int(line.split()[1])
     return 0
 

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 CONFIG_VARIABLE = "ODRADEK_CONFIG"
-_VARIABLES_OF_OTHERS = frozenset({CONFIG_VARIABLE, "ODRADEK_TEST_PROFILE"})
+_VARIABLES_OF_OTHERS = frozenset({CONFIG_VARIABLE, "ODRADEK_BROKER", "ODRADEK_TEST_PROFILE"})
 
 _BY_VARIABLE = {variable: setting for setting in SETTINGS.values() for variable in setting.environment}
 _BY_FLAG = {setting.flag: setting for setting in SETTINGS.values() if setting.flag is not None}

@@ -102,7 +102,7 @@ class KafkaPython:
         # The suite's own options end the whole run at the first test that hangs.
         command += ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "log_level=INFO", "-o", "junit_logging=no"]
         command += [f"--timeout={order.test_seconds_max:g}", "--timeout-method=signal"]
-        return [*command, "-k", order.pattern] if order.pattern else command
+        return [*command, "-k", " or ".join(order.patterns)] if order.patterns else command
 
     def _environment(self, order: Order) -> dict[str, str]:
         return {

@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its __all__ leaves these out
+from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,

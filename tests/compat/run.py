@@ -55,9 +55,11 @@ def arguments(names: Sequence[str], argv: Sequence[str] | None) -> argparse.Name
     parser.add_argument(
         "--kafka-version", default=KAFKA_VERSION, help=f"what the suites are told it is (default: {KAFKA_VERSION})"
     )
-    parser.add_argument("-k", dest="pattern", default="", metavar="TEXT", help="only tests with this in their names")
-    parser.add_argument("--jobs", type=int, default=2, help="librdkafka tests at a time (default: 2)")
-    parser.add_argument("--test-seconds", type=float, default=300.0, help="bound on one test (default: 300)")
+    parser.add_argument(
+        "-k", dest="patterns", action="append", default=[], metavar="TEXT", help="only tests named so; repeatable"
+    )
+    parser.add_argument("--jobs", type=int, default=3, help="librdkafka tests at a time (default: 3)")
+    parser.add_argument("--test-seconds", type=float, default=600.0, help="bound on one test (default: 600)")
     parser.add_argument("--minutes", type=float, help="bound on one suite (default: the suite's own, 10 to 20)")
     parser.add_argument(
         "--cache", type=Path, default=CACHE, metavar="DIR", help=f"sources, builds, logs (default: {CACHE})"
@@ -84,7 +86,7 @@ def run_suite(suite: Suite, args: argparse.Namespace, logs: Path) -> list[Result
                 broker=address,
                 kafka_version=args.kafka_version,
                 scenario=scenario,
-                pattern=args.pattern,
+                patterns=args.patterns,
                 test_seconds_max=args.test_seconds,
                 deadline=deadline,
                 logs=place,
@@ -99,7 +101,7 @@ def run_suite(suite: Suite, args: argparse.Namespace, logs: Path) -> list[Result
 def judge(suite: Suite, args: argparse.Namespace, results: Sequence[Result], logs: Path) -> bool:
     """Tell of a suite's results and hold them against its allow-list."""
     file = allow.DIRECTORY / f"{suite.name}.txt"
-    verdict = allow.judge(allow.read(file), results, whole=not args.pattern and not args.broker)
+    verdict = allow.judge(allow.read(file), results, whole=not args.patterns and not args.broker)
     print("\n" + report.summary(suite.name, results, verdict), flush=True)
     report.write_junit(logs / suite.name / "junit.xml", suite.name, results)
     if args.update and verdict.new:

@@ -27,11 +27,15 @@ class Order:
     broker: str  # HOST:PORT
     kafka_version: str  # "4.2": what the tests are told that the broker is
     scenario: str  # which of the suite's scenarios this broker is set up for
-    pattern: str  # a part of the names of the tests wanted; "" for all
+    patterns: Sequence[str]  # parts of the names of the tests wanted; none for all
     test_seconds_max: float
     deadline: float  # of time.monotonic(); no test is begun after it
     logs: Path
     jobs: int
+
+    def wants(self, name: str) -> bool:
+        """Whether a test is to be run."""
+        return not self.patterns or any(pattern in name for pattern in self.patterns)
 
     def deadline_seconds(self) -> float:
         """How long the run may still take."""

@@ -34,6 +34,14 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(limited())
 
 
+async def turns(number: int = 5) -> None:
+    """Let the loop go round a few times, so that all that can happen now has happened."""
+    for _ in range(number):
+        turned = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turned.set_result, None)
+        await turned
+
+
 class MemoryJournal:
     """Partitions of `__consumer_offsets`; what is in `logs` is durable."""
 

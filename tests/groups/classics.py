@@ -149,7 +149,10 @@ class Driver:
         while self.storing:
             self.store()
 
-    # Answers
+    # Answers and state
+
+    def is_in(self, state: State) -> bool:
+        return self.group.state is state
 
     def waits(self, ticket: int) -> bool:
         return ticket not in self.answers

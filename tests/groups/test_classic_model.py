@@ -75,9 +75,7 @@ class Life(RuleBasedStateMachine):
         )
 
     def _sync(self, consumer: Consumer) -> None:
-        assignments = {
-            member_id: f"{consumer.generation}:{member_id}".encode() for member_id in consumer.leader_of
-        }
+        assignments = {member_id: f"{consumer.generation}:{member_id}".encode() for member_id in consumer.leader_of}
         consumer.ticket = self.driver.sync(
             consumer.member_id,
             assignments,
@@ -139,7 +137,8 @@ class Life(RuleBasedStateMachine):
         assert in_log[consumer.member_id] == answer.assignment, "DurableAssignment"
 
     def _hear_all(self) -> bool:
-        return any([self._hear(consumer) for consumer in self.consumers if consumer.is_running])
+        heard = [self._hear(consumer) for consumer in self.consumers if consumer.is_running]
+        return True in heard
 
     def _beat(self, consumer: Consumer) -> None:
         if consumer.ticket is None and consumer.generation >= 0:

@@ -36,7 +36,7 @@ def test_a_static_member_that_comes_back_to_a_stable_group_starts_no_rebalance()
     answer = driver.joined(ticket)
     assert (answer.error, answer.generation, answer.member_id) == (ErrorCode.NONE, 1, "two-2")
     assert (answer.leader, answer.skip_assignment, answer.members) == ("one-1", False, ())
-    assert driver.group.state is State.STABLE
+    assert driver.is_in(State.STABLE)
     assert driver.synced(driver.sync("two-2", instance_id="two")).assignment == b"two-1"
     assert driver.stored is not None
     assert [member.member_id for member in driver.stored.members] == ["one-1", "two-2"]
@@ -104,7 +104,7 @@ def test_a_request_of_the_old_process_that_waits_is_answered_as_fenced(waits_for
     driver.join(instance_id="one", fresh_member_id="one-2")
     answer = driver.joined(ticket) if waits_for == "join" else driver.synced(ticket)
     assert answer.error is ErrorCode.FENCED_INSTANCE_ID
-    assert driver.group.state is State.PREPARING
+    assert driver.is_in(State.PREPARING)
 
 
 def test_a_static_member_that_comes_back_while_others_sync_starts_a_rebalance() -> None:
@@ -116,7 +116,7 @@ def test_a_static_member_that_comes_back_while_others_sync_starts_a_rebalance() 
     driver.join(instance_id="two", fresh_member_id="two-2")
     assert driver.synced(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
     driver.store()
-    assert driver.group.state is State.PREPARING
+    assert driver.is_in(State.PREPARING)
 
 
 def test_a_static_member_that_comes_back_with_other_protocols_starts_a_rebalance() -> None:
@@ -138,7 +138,7 @@ def test_a_rebalance_that_begins_while_a_return_is_being_stored_takes_the_member
     answer = driver.joined(ticket)
     assert (answer.error, answer.generation) == (ErrorCode.NONE, 2)
     driver.store()
-    assert driver.group.state is State.COMPLETING
+    assert driver.is_in(State.COMPLETING)
 
 
 def test_static_members_are_not_removed_for_not_rejoining_but_for_silence() -> None:
@@ -156,7 +156,7 @@ def test_static_members_are_not_removed_for_not_rejoining_but_for_silence() -> N
     driver.advance(SESSION_MS)
     assert list(driver.group.members.by_id) == ["one-1"]
     driver.advance(5 * REBALANCE_MS)
-    assert driver.group.state is State.EMPTY
+    assert driver.is_in(State.EMPTY)
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance_id_alone() -> None:

@@ -104,6 +104,14 @@ def test_the_server_assignor_that_most_members_ask_for_is_used(driver: Driver) -
     assert [sorted(at.partition for at in member.owned) for member in members] == [[0, 1], [2], [3]]
 
 
+def test_what_stays_the_same_is_not_stored_again(driver: Driver) -> None:
+    settled(joined(driver, "a"), joined(driver, "b"))
+    written = len(driver.journal)
+    joined(driver, "c", "elsewhere")  # takes nothing from the others
+    kinds = [record.key[1] for record in driver.journal[written:] if record.key is not None]
+    assert kinds == [5, 3, 6, 8]
+
+
 # Requests that no member may send
 
 
@@ -279,6 +287,8 @@ def test_a_regular_expression_and_names_add_up_and_an_empty_one_unsubscribes(
     a.beat(topic_regex="")
     settled(a)
     assert a.owned == topics.partitions("other")
+    joined(driver, "b", topic_regex="")
+    assert {member.subscription.topic_regex for member in driver.group.image.members.values()} == {None}
 
 
 def test_a_bad_regular_expression_is_refused_and_changes_nothing(driver: Driver) -> None:
@@ -349,8 +359,11 @@ def test_a_static_member_that_comes_back_gets_its_partitions_and_disturbs_nobody
     b.live()
     successor = joined(driver, "c", instance_id="one")
     assert (successor.owned, successor.epoch) == (owned, epoch)
-    b.live()
-    assert b.epoch == epoch
+    for _ in range(3):
+        driver.pass_time(SESSION_MS // 2)
+        b.live()
+        successor.live()
+    assert (b.epoch, successor.epoch) == (epoch, epoch)
     assert state(driver) == GroupState.STABLE
 
 
@@ -386,6 +399,18 @@ def test_a_static_member_that_left_for_a_while_frees_what_it_was_to_give_up(driv
     assert len(b.beat().assignment or ()) == 2
     with refused(ErrorCode.FENCED_MEMBER_EPOCH):
         driver.send(Heartbeat(member_id="a", member_epoch=1, instance_id="one"))
+
+
+def test_a_late_heartbeat_does_not_bring_back_a_static_member_that_left_for_a_while(
+    driver: Driver, topics: FakeTopics
+) -> None:
+    a = joined(driver, "a", instance_id="one")
+    topics.set("orders", 5)
+    a.live()
+    a.leave(-2)
+    for epoch in (1, 2):
+        with refused(ErrorCode.FENCED_MEMBER_EPOCH):
+            a.beat_in_full(member_epoch=epoch)
 
 
 @pytest.mark.parametrize("epoch", [0, 1])

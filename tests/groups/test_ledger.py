@@ -9,7 +9,7 @@ import pytest
 from odradek.groups.ledger import Ledger, java_hash, partition_of, told
 from odradek.records.record import NewRecord
 from odradek.wire.errors import ErrorCode, PeerError
-from tests.groups.brokers import MemoryJournal, run
+from tests.groups.brokers import MemoryJournal, run, turns
 
 RECORD = NewRecord(value=b"v", key=b"k", timestamp=1)
 
@@ -85,7 +85,7 @@ def test_draining_waits_for_what_is_written_meanwhile() -> None:
         draining = asyncio.create_task(ledger.drain())
         while not draining.done():
             journal.release()
-            await asyncio.wait([draining], timeout=0.01)
+            await turns()
         assert heard == [ErrorCode.NONE]
 
     run(scene())

@@ -99,7 +99,7 @@ def test_nothing_expires_in_a_group_that_rebalances_or_whose_topics_are_unknown(
     assert offsets.expired(driver.group, RETENTION_MS, driver.now_ms) == []
     rebalancing = Driver()
     rebalancing.enter()
-    assert rebalancing.group.state is State.PREPARING
+    assert rebalancing.is_in(State.PREPARING)
     assert offsets.expired(rebalancing.group, RETENTION_MS, rebalancing.now_ms) == []
 
 

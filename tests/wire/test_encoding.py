@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from . import reference
 from .samples import Everything, Inner
 
 WRONG: list[tuple[str, Any]] = [
@@ -35,6 +36,16 @@ def test_a_classic_string_has_at_most_32767_bytes_and_a_compact_one_may_have_mor
         Everything(name="x" * 32768).encode(2)
     for name, version in [("x" * 32767, 2), ("x" * 70000, 3)]:
         assert Everything.decode(Everything(name=name).encode(version), version).name == name
+
+
+@pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 254, 255, 256, 16382, 16383])
+def test_lengths_around_the_bounds_of_their_varints_come_back(length: int) -> None:
+    inners = [Inner(number=number) for number in range(length)]
+    # The name has fixed-size fields before it, the rest has not.
+    message = Everything(name="x" * length, blob=b"y" * length, numbers=list(range(length)), inners=inners)
+    encoded = message.encode(3)
+    assert encoded == reference.encode(message, 3, flexible=True)
+    assert Everything.decode(encoded, 3) == message
 
 
 def test_null_is_refused_in_versions_that_do_not_have_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.groups.classic_types import Leaving, Left
@@ -11,14 +13,19 @@ from odradek.wire.messages import leave_group
 
 VERSIONS = Versions(0, 5)
 
+logger = logging.getLogger(__name__)
+
 _BATCHED_SINCE = 3
 
 
 async def handle(context: Context, request: leave_group.Request) -> leave_group.Response:
-    """Let them go; before version 3 the one member's error is that of the answer."""
+    """Let them go; before version 3 the one member's error is that of the answer. Reasons go into the log."""
     is_batched = context.version >= _BATCHED_SINCE
     if is_batched:
         leaving = [Leaving(member.member_id, member.group_instance_id) for member in request.members]
+        reasons = {member.reason for member in request.members if member.reason}
+        if reasons:
+            logger.info("client %r leaves group %r: %.255r", context.client_id, request.group_id, sorted(reasons))
     else:
         leaving = [Leaving(request.member_id, None)]
     try:

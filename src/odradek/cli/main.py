@@ -37,6 +37,31 @@ COMMANDS = {
         "run one broker that any Kafka client can use",
         ("odradek serve", "odradek serve --data ./data --kafka 127.0.0.1:9092"),
     ),
+    "topic": Command(
+        "odradek.cli.topic",
+        "make, show, change, trim and delete topics",
+        ("odradek topic create orders -p 3", "odradek topic describe orders"),
+    ),
+    "produce": Command(
+        "odradek.cli.produce",
+        "send records, one a line",
+        ("echo hello | odradek produce orders", "odradek produce orders -k : -f orders.txt"),
+    ),
+    "consume": Command(
+        "odradek.cli.consume",
+        "show records, those that are there or all that come",
+        ("odradek consume orders", "odradek consume orders --from end -f"),
+    ),
+    "group": Command(
+        "odradek.cli.group",
+        "show consumer groups and their lag, move their offsets",
+        ("odradek group describe billing", "odradek group reset billing orders --to start"),
+    ),
+    "bench": Command(
+        "odradek.cli.bench",
+        "measure any Kafka broker: produce, consume, latency",
+        ("odradek bench produce --size 1KiB", "odradek bench latency --rate 1000"),
+    ),
     "log": Command(
         "odradek.cli.log",
         "look into a partition's files: dump, verify",
@@ -47,6 +72,21 @@ COMMANDS = {
         "show every setting, its value and where that came from",
         ("odradek settings", "odradek settings retention.ms"),
     ),
+}
+
+# What people type who know other tools, or leave the first word out.
+_MEANT = {
+    "dump": "log dump",
+    "verify": "log verify",
+    "create": "topic create",
+    "delete": "topic delete",
+    "describe": "topic describe",
+    "list": "topic list",
+    "lag": "group describe",
+    "reset": "group reset",
+    "tail": "consume -f",
+    "start": "serve",
+    "run": "serve",
 }
 
 
@@ -107,7 +147,8 @@ def _run_command(name: str, arguments: list[str]) -> int:
     command = COMMANDS.get(name)
     if command is None:
         matches = get_close_matches(name.lower(), COMMANDS, n=1)
-        hint = f"did you mean '{matches[0]}'?" if matches else "'odradek --help' lists the commands"
+        meant = _MEANT.get(name.lower()) or (matches[0] if matches else None)
+        hint = f"did you mean '{_spelled(meant)}'?" if meant else "'odradek --help' lists the commands"
         raise CommandError(f"there is no command '{name}': {hint}", EXIT_USAGE)
     module = importlib.import_module(command.module)
     parser = _Parser(prog=f"odradek {name}", description=command.summary)
@@ -121,6 +162,11 @@ def _run_command(name: str, arguments: list[str]) -> int:
     return status
 
 
+def _spelled(meant: str) -> str:
+    """A command of two words as it is typed in full; a single word is near enough to what was typed."""
+    return f"odradek {meant}" if " " in meant else meant
+
+
 def overview() -> str:
     """Say what Odradek is, what it can do today and how to begin."""
     width = max(map(len, COMMANDS))
@@ -130,8 +176,8 @@ def overview() -> str:
         (
             f"Odradek {__version__}: a Kafka-compatible streaming platform that you pip install.",
             "",
-            "Today it holds the commit log, in Kafka's own file format, and the tools to look into it.",
-            "The broker, the part that Kafka clients connect to, is not there yet.",
+            "'odradek serve' runs a broker that any Kafka client can use. The other commands talk to that one,",
+            "or with --broker HOST:PORT to any other Kafka broker.",
             "",
             "Usage: odradek COMMAND [ARGUMENT ...]",
             "       odradek COMMAND --help",

@@ -154,6 +154,7 @@ class PartitionQueue:
         self._epoch = 0
         self._next_sequence = 0
         self._acked_sequence = 0  # the one that the broker expects, if nothing is in flight and no fate unknown
+        self._acked_order = -1  # of the latest batch that was acknowledged
         self._gap = False  # a number was given up: what is left must be numbered anew before it can be sent
         self._bump = False  # ... and under a new epoch, because the broker's last number is not known
 
@@ -249,7 +250,9 @@ class PartitionQueue:
     def acked(self, batch: Batch) -> None:
         """The broker has it."""
         self.in_flight.remove(batch)
-        if batch.sequence != NO_SEQUENCE and batch.epoch == self._epoch:
+        # An early batch, sent twice, may be acknowledged after a later one: the broker expects what follows the latest.
+        if batch.sequence != NO_SEQUENCE and batch.order > self._acked_order:
+            self._acked_order = batch.order
             self._acked_sequence = (batch.sequence + len(batch.records)) & SEQUENCE_MAX
 
     def again(self, batch: Batch, retry_at: float, *, fate_unknown: bool) -> None:

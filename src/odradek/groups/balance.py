@@ -8,7 +8,7 @@ even. It knows members, topics and partitions, nothing of groups.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
@@ -21,80 +21,97 @@ _P = TypeVar("_P", bound=_Placed)
 
 
 class _Step(NamedTuple):
-    """One link of a chain: `giver` hands partitions of `topic_id` on."""
+    """One link of a chain: `giver` hands partitions of `topic_id` on to `taker`."""
 
     giver: str
     topic_id: bytes
+    taker: str
 
 
 def balance(topics: Mapping[str, frozenset[bytes]], held: dict[str, list[_P]]) -> None:
     """Change `held` until it is as even as the members' subscriptions to `topics` let it be."""
-    _Balancing(topics, held).run()
+    balancing = _Balancing(topics, held)
+    balancing.run()
+    for member_id in held:
+        held[member_id] = balancing.held_by(member_id)
 
 
 class _Balancing(Generic[_P]):
-    def __init__(self, topics: Mapping[str, frozenset[bytes]], held: dict[str, list[_P]]) -> None:
-        self._held = held
+    def __init__(self, topics: Mapping[str, frozenset[bytes]], held: Mapping[str, list[_P]]) -> None:
         self._readers: dict[bytes, list[str]] = {}
+        self._held: dict[str, dict[bytes, list[_P]]] = {}  # member -> topic -> partitions; no empty lists
+        self._load = {member_id: len(partitions) for member_id, partitions in held.items()}
+        self._mean = sum(self._load.values()) / len(held)
         for member_id, subscribed in topics.items():
-            for topic_id in subscribed:
+            for topic_id in sorted(subscribed):
                 self._readers.setdefault(topic_id, []).append(member_id)
-        self._mean = sum(map(len, held.values())) / len(held)
+            mine = self._held[member_id] = {}
+            for partition in held[member_id]:
+                mine.setdefault(partition.topic_id, []).append(partition)
+
+    def held_by(self, member_id: str) -> list[_P]:
+        return [partition for partitions in self._held[member_id].values() for partition in partitions]
 
     def run(self) -> None:
         # Each shift makes the sum of the squares of the loads smaller, so this ends.
         moved = True
         while moved:
             moved = False
-            for giver in sorted(self._held, key=lambda member_id: (-len(self._held[member_id]), member_id)):
+            for giver in sorted(self._load, key=lambda member_id: (-self._load[member_id], member_id)):
                 while self._relieve(giver):
                     moved = True
 
     def _relieve(self, giver: str) -> bool:
-        """Shift partitions from a member along the chain to the one with the least; False if nobody has two fewer."""
-        came_from = self._reachable(giver)
-        taker = min(came_from, key=lambda member_id: (len(self._held[member_id]), member_id), default=giver)
-        if len(self._held[taker]) > len(self._held[giver]) - 2:
+        """Shift partitions from a member along a chain to one with less; False if nobody in reach has two fewer."""
+        limit = self._load[giver] - 2
+        least = min(self._load.values())
+        if least > limit:
             return False
-        chain: list[tuple[_Step, str]] = []
-        at = taker
-        while at != giver:
-            chain.append((came_from[at], at))
-            at = came_from[at].giver
-        count = self._how_many(giver, taker, [step for step, _ in chain])
-        for step, receiver in chain:
-            self._move(step, receiver, count)
+        chain = self._chain(giver, least, limit)
+        if not chain:
+            return False
+        count = self._how_many(giver, chain)
+        for step in reversed(chain):
+            self._move(step, count)
+        self._load[giver] -= count
+        self._load[chain[-1].taker] += count
         return True
 
-    def _reachable(self, giver: str) -> dict[str, _Step]:
-        """Everyone whom partitions of `giver` can reach, and by which last step; the shortest chains."""
+    def _chain(self, giver: str, least: int, limit: int) -> list[_Step]:
+        """The way to the one with the least among those in reach; empty if all of them have more than `limit`."""
         came_from: dict[str, _Step] = {}
         seen_topics: set[bytes] = set()
         queue = deque([giver])
-        while queue:
+        best: str | None = None
+        while queue and (best is None or self._load[best] > least):
             member_id = queue.popleft()
-            for topic_id in dict.fromkeys(partition.topic_id for partition in self._held[member_id]):
-                if topic_id in seen_topics:
-                    continue
+            for topic_id in [each for each in self._held[member_id] if each not in seen_topics]:
                 seen_topics.add(topic_id)
                 for reader in self._readers[topic_id]:
                     if reader != giver and reader not in came_from:
-                        came_from[reader] = _Step(member_id, topic_id)
+                        came_from[reader] = _Step(member_id, topic_id, reader)
                         queue.append(reader)
-        return came_from
+                        if self._load[reader] <= limit and (best is None or self._load[reader] < self._load[best]):
+                            best = reader
+        chain: list[_Step] = []
+        while best is not None and best != giver:
+            chain.append(came_from[best])
+            best = came_from[best].giver
+        return chain[::-1]
 
-    def _how_many(self, giver: str, taker: str, chain: Iterable[_Step]) -> int:
+    def _how_many(self, giver: str, chain: list[_Step]) -> int:
         """As many as every link has, but no more than bring either end to the mean; at least one."""
         count = min(
-            int(len(self._held[giver]) - self._mean),
-            int(self._mean - len(self._held[taker])),
-            *(sum(at.topic_id == step.topic_id for at in self._held[step.giver]) for step in chain),
+            int(self._load[giver] - self._mean),
+            int(self._mean - self._load[chain[-1].taker]),
+            *(len(self._held[step.giver][step.topic_id]) for step in chain),
         )
         return max(1, count)
 
-    def _move(self, step: _Step, receiver: str, count: int) -> None:
+    def _move(self, step: _Step, count: int) -> None:
         giving = self._held[step.giver]
-        moving = [partition for partition in giving if partition.topic_id == step.topic_id][-count:]
-        gone = set(map(id, moving))
-        self._held[step.giver] = [partition for partition in giving if id(partition) not in gone]
-        self._held[receiver].extend(moving)
+        moving = giving[step.topic_id][-count:]
+        del giving[step.topic_id][-count:]
+        if not giving[step.topic_id]:
+            del giving[step.topic_id]
+        self._held[step.taker].setdefault(step.topic_id, []).extend(moving)

@@ -19,7 +19,6 @@ from odradek.groups.consumer_checks import available_assignors, check_heartbeat
 from odradek.groups.consumer_image import ChangeKey, Image, Member, key_of
 from odradek.groups.consumer_records import encode
 from odradek.groups.consumer_types import (
-    JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     NOTHING,
@@ -233,7 +232,7 @@ class ConsumerGroup:
             self._assign(changes)
         assigned_before = member.current.assigned
         self._reconcile(member, beat.owned, changes, now_ms)
-        is_news = beat.member_epoch == JOIN_EPOCH or beat.is_full or member.current.assigned != assigned_before
+        is_news = beat.is_full or member.current.assigned != assigned_before  # who joins says all, too
         return HeartbeatAnswer(
             member_id=member.member_id,
             member_epoch=member.current.epoch,

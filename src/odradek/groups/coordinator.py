@@ -54,6 +54,7 @@ class Coordinator:
         self._tickets = count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], object]] = {}  # with the answer in case we close
         self._expiry: asyncio.TimerHandle | None = None
+        self._told_states: dict[str, str] = {}  # of classic groups, as the log tells of them
 
     # Called by whoever starts and stops the broker
 
@@ -186,6 +187,7 @@ class Coordinator:
             stored = partial(self._on_stored, group, effects.token, then)
             self._ledger.append(group.group_id, effects.records, stored)
         if self.groups.get(group.group_id) is group:
+            self._tell_state(group)
             self._deadlines.arm(group.group_id, group.next_deadline())
             self._forget_if_never_used(group)
 
@@ -248,8 +250,10 @@ class Coordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if beat.member_epoch != JOIN_EPOCH or (group is not None and not group.is_empty):
-            raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group of the consumer protocol")
+        if beat.member_epoch != JOIN_EPOCH:  # GROUP_ID_NOT_FOUND would end the client, this one lets it join again
+            raise PeerError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such group any more: join again")
+        if group is not None and not group.is_empty:
+            raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, "its members speak the classic protocol")
         return ConsumerGroup(group_id, self.config, self.topics)
 
     def _admit(self, new: Group) -> None:
@@ -259,6 +263,7 @@ class Coordinator:
         if old is not None:
             now_ms = self._clock.now_ms()
             old.delete(now_ms)
+            self._told_states.pop(old.group_id, None)
             self._ledger.append(old.group_id, old.tombstones(now_ms), lambda _: None)
 
     def _check_join(self, request: JoinRequest) -> None:
@@ -271,7 +276,7 @@ class Coordinator:
 
     def _erase(self, group: Group) -> asyncio.Future[ErrorCode]:
         now_ms = self._clock.now_ms()
-        del self.groups[group.group_id]
+        self._remove(group)
         records = self.offsets.take_all(group.group_id, now_ms) + group.tombstones(now_ms)
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._ledger.append(
@@ -283,7 +288,19 @@ class Coordinator:
         """Drop a group that nobody ever was a member of: one asked for an id and did not come back, say."""
         never_joined = isinstance(group, ClassicGroup) and group.generation == 0 and not group.members.pending
         if never_joined and group.is_empty and group.group_id not in self.offsets:
-            del self.groups[group.group_id]
+            self._remove(group)
+
+    def _remove(self, group: Group) -> None:
+        del self.groups[group.group_id]
+        self._told_states.pop(group.group_id, None)
+
+    def _tell_state(self, group: Group) -> None:
+        if not isinstance(group, ClassicGroup) or (group.is_empty and group.generation == 0):
+            return
+        if self._told_states.get(group.group_id) != group.state:
+            self._told_states[group.group_id] = group.state
+            text = "group %r is %s in generation %d with %d members"
+            logger.info(text, group.group_id, group.state, group.generation, len(group.members))
 
     def _on_stored(
         self, group: Group, token: object, then: Callable[[ErrorCode], None] | None, error: ErrorCode

@@ -6,7 +6,6 @@ see it. Which offsets expire follows KIP-211. Pure; the coordinator writes and t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, dict[int, CommittedOffset]] = {}  # no topic without partitions
-        self._staged: Counter[TopicPartition] = Counter()  # partitions with records under way, no zero counts
+        self._staged: dict[TopicPartition, int] = {}  # partitions with records under way, no zero counts
 
     def __bool__(self) -> bool:
         return bool(self._by_topic) or bool(self._staged)
@@ -69,14 +68,17 @@ class GroupOffsets:
 
     def stage(self, partitions: Iterable[TopicPartition]) -> None:
         """Take note that records for these are under way."""
+        staged = self._staged
         for where in partitions:
-            self._staged[where] += 1
+            staged[where] = staged.get(where, 0) + 1
 
     def settle(self, changes: Mapping[TopicPartition, CommittedOffset | None], *, is_durable: bool) -> None:
         """End what `stage` began; None removes. Changes that were lost leave all as it was."""
         for where, committed in changes.items():
-            self._staged[where] -= 1
-            if not self._staged[where]:
+            left = self._staged[where] - 1
+            if left:
+                self._staged[where] = left
+            else:
                 del self._staged[where]
             if not is_durable:
                 continue
