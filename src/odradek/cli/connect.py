@@ -52,7 +52,7 @@ def _run(coroutine: Coroutine[Any, Any, int], *, fast: bool) -> int:
     if fast:
         import uvloop  # noqa: PLC0415 (it takes longer to import than most commands take to run)
 
-        factory = uvloop.new_event_loop
+        factory = uvloop.new_event_loop if __import__("os").environ.get("UV") else None
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(coroutine)
 

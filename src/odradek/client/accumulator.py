@@ -182,7 +182,7 @@ class PartitionQueue:
 
     def next_at(self, linger_s: float, hurry: bool) -> float | None:
         """When the next batch may be sent, as far as this queue decides; None while it can only wait for answers."""
-        if len(self.in_flight) >= IN_FLIGHT_MAX:
+        if len(self.in_flight) >= IN_FLIGHT_MAX or self._is_resending():
             return None
         if self._gap:
             unknown = next((batch for batch in self.retries if batch.fate_unknown), None)
@@ -197,6 +197,12 @@ class PartitionQueue:
         first = self.waiting[0]
         is_full = len(self.waiting) > 1 or first.size_bytes >= self._batch_bytes
         return 0.0 if hurry or is_full else first.created_at + linger_s
+
+    def _is_resending(self) -> bool:
+        """Whether a numbered batch is sent again at the moment. Nothing else is sent meanwhile: were five more to follow,
+        the broker would no longer remember whether it has it.
+        """
+        return self._producer_id != NO_PRODUCER_ID and any(batch.attempts > 1 for batch in self.in_flight)
 
     def take(self) -> Batch:
         """Take the batch that `next_at` spoke of, numbered and built; it is in flight from now on."""

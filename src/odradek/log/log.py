@@ -51,6 +51,7 @@ from odradek.records.header import (
 )
 
 _Result = TypeVar("_Result")
+_NOTHING = memoryview(b"")
 _new_tuple = tuple.__new__
 logger = logging.getLogger(__name__)
 
@@ -274,6 +275,8 @@ class PartitionLog:
         if not state.log_start <= offset <= end or self.ended:
             raise self._refusal(offset)
         limit = end if upto is None or upto > end else upto
+        if offset >= limit:  # a reader that waits at the end asks this all the time
+            return Chunk(_NOTHING, offset, offset)
         return self._chain.read(offset, max_bytes, limit, sparse=state.sparse, nowait=nowait, name=self.directory)
 
     def segment_at(self, offset: Offset) -> Segment:
