@@ -2,12 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+DATA ?= data
 
 # Without compiled modules every start of a broker would compile all of them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long check format docs bench clean
+.PHONY: help setup run test test-long check format docs bench bench-kafka compat clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +21,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
 	@touch $(STAMP)
 
-run: $(STAMP) ## show what Odradek can do today
-	@$(BIN)/odradek
+run: $(STAMP) ## start one broker on 127.0.0.1:9092, with its data in ./data
+	@$(BIN)/odradek serve --data $(DATA)
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n auto
@@ -43,8 +44,14 @@ format: $(STAMP) ## format the code
 docs: $(STAMP) ## renew the generated pages of docs/reference
 	$(BIN)/python -m odradek.cli.reference docs/reference
 
-bench: $(STAMP) ## measure, side by side with the physical limit
-	$(BIN)/python bench/log.py
+bench: $(STAMP) ## measure the log beside plain system calls
+	$(BIN)/python -m bench.log
+
+bench-kafka: $(STAMP) ## measure the broker beside Apache Kafka and NATS (Java and Maven; about 40 minutes)
+	$(BIN)/python -m bench.kafka $(ARGS)
+
+compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
+	$(BIN)/python -m tests.compat.run $(ARGS)
 
 clean: ## remove what make made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

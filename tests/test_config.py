@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.broker.config import BrokerConfig
 from odradek.config import (
     SETTINGS,
     Kind,
@@ -19,6 +20,8 @@ from odradek.config import (
     load_settings,
     parse_topic_overrides,
 )
+from odradek.edge.config import KafkaDoorConfig
+from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
 
 NUMBERS = [setting for setting in SETTINGS.values() if setting.kind in (Kind.SIZE, Kind.DURATION, Kind.COUNT)]
@@ -47,9 +50,48 @@ def test_topic_settings_are_the_fields_of_log_config_and_min_insync_replicas() -
     assert names == {field.name.replace("_", ".") for field in fields(LogConfig)} | {"min.insync.replicas"}
 
 
-def test_broker_settings_are_the_fields_of_store_config_and_the_directory() -> None:
+def test_broker_settings_are_the_fields_of_what_the_parts_are_given() -> None:
     names = {setting.name for setting in SETTINGS.values() if setting.scope == "broker"}
-    assert names == {field.name.replace("_", ".") for field in fields(StoreConfig)} | {"dir"}
+    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GroupConfig)
+    given = {field.name.replace("_", ".") for part in parts for field in fields(part)}
+    assert names == given | {"dir", "log.level", "kafka", "http", "grpc", "advertised.kafka"}
+
+
+@pytest.mark.parametrize("part", ["broker_config", "kafka_door_config", "group_config", "store_config"])
+def test_every_field_carries_the_value_of_the_setting_of_its_name(part: str) -> None:
+    settings = default_settings()
+    made = getattr(settings, part)()
+    for field in fields(made):
+        value = settings[field.name.replace("_", ".")]
+        expected = tuple(sorted(value, reverse=True)) if isinstance(value, frozenset) else value
+        assert getattr(made, field.name) == expected, field.name
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9092", ("127.0.0.1", 9092)),
+        (":0", ("0.0.0.0", 0)),
+        ("[::1]:1", ("::1", 1)),
+        ("host.example:65535", ("host.example", 65535)),
+        ("off", None),
+    ],
+)
+def test_an_address_is_a_host_and_a_port_or_off(text: str, address: tuple[str, int] | None) -> None:
+    assert load_settings(None, {}, {"--kafka": text}).address("kafka") == address
+
+
+@pytest.mark.parametrize("text", ["", "9092", "host", "host:", "host:65536", "host:-1", "a b:1", "::1:9092", "auto"])
+def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(SettingError, match=r"127\.0\.0\.1:9092"):
+        load_settings(None, {}, {"--kafka": text})
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (" True ", True)])
+def test_a_boolean_is_true_or_false(text: str, value: bool) -> None:
+    assert load_settings(None, {}, {"delete.topic.enable": text})["delete.topic.enable"] is value
+    with pytest.raises(SettingError, match="true or false"):
+        load_settings(None, {}, {"delete.topic.enable": "yes"})
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda setting: setting.name)

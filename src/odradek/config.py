@@ -142,7 +142,7 @@ class Settings:
             socket_frame_timeout_ms=self._integer("socket.frame.timeout.ms"),
             socket_stall_timeout_ms=self._integer("socket.stall.timeout.ms"),
             connections_max_idle_ms=self._integer("connections.max.idle.ms"),
-            max_connections=self._integer("max.connections"),
+            max_connections_per_broker=self._integer("max.connections.per.broker"),
             max_connections_per_ip=self._integer("max.connections.per.ip"),
             connection_requests_max=self._integer("connection.requests.max"),
             connection_queued_max_bytes=self._integer("connection.queued.max.bytes"),

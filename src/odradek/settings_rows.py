@@ -203,7 +203,7 @@ _DOOR_ROWS = (
         low=SECOND_MS,
     ),
     Setting(
-        "max.connections", "broker", Kind.COUNT, 10_000,
+        "max.connections.per.broker", "broker", Kind.COUNT, 10_000,
         "Connections of Kafka clients at the same time; more are closed at once.",
         low=1, high=INT_MAX,
     ),

@@ -16,12 +16,11 @@ REFERENCE = ROOT / "docs" / "reference" / "settings.md"
 
 # What the parts are handed in place of a setting's name, where it is not a field called the same.
 READ_AS = {"dir": "directory"}
+# Addresses, which the composition root reads by their names: `settings.address("kafka")`.
+READ_BY_NAME = {"kafka", "http", "grpc", "advertised.kafka"}
 # Settings that wait for their reader; an entry goes when the reader comes.
 NOT_READ_YET = {
     "min.insync.replicas": "replication is not there yet",
-    # The broker makes the GroupFlusher and has the timer; until it is there, bench/log.py and the docs name them.
-    "log.flush.threads": "the broker, which is not there yet, hands it to its GroupFlusher",
-    "log.checkpoint.interval.ms": "the broker, which is not there yet, calls LogStore.checkpoint so often",
 }
 
 # These two make the objects that others read: what they mention is not a use.
@@ -59,7 +58,10 @@ def test_the_checker_of_readers_tells_reading_from_mentioning() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(SETTINGS) - set(NOT_READ_YET)))
 def test_every_setting_is_read_by_something(name: str) -> None:
-    is_read = READ_AS.get(name, name.replace(".", "_")) in attributes_read_in_source()
+    if name in READ_BY_NAME:
+        is_read = f'"{name}"' in (SOURCE / "node.py").read_text(encoding="utf-8")
+    else:
+        is_read = READ_AS.get(name, name.replace(".", "_")) in attributes_read_in_source()
     assert is_read, f"nothing in src reads {name}: let something read it, or take it out of the table"
 
 

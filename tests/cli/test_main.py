@@ -66,7 +66,7 @@ def test_without_a_command_it_says_what_there_is_today(
     assert main(arguments) == 0
     text = capsys.readouterr().out
     assert f"Odradek {__version__}: a Kafka-compatible streaming platform" in text
-    assert "The broker, the part that Kafka clients connect to, is not there yet." in text
+    assert "'odradek serve' runs a broker that any" in text
     assert "docs/" in text
     for name, row in cli.COMMANDS.items():
         assert f"  {name}" in text

@@ -108,6 +108,28 @@ def test_a_retry_keeps_its_number_and_goes_before_what_waits() -> None:
     assert [numbers(first), numbers(second), numbers(records.take())] == [(0, 0), (0, 1), (0, 2)]
 
 
+def test_nothing_follows_a_batch_that_is_sent_again_until_it_is_settled() -> None:
+    records = queue()
+    put(records, IN_FLIGHT_MAX + 2)
+    first, _ = records.take(), records.take()
+    records.again(first, 0.0, fate_unknown=True)
+    assert records.take() is first
+    assert records.next_at(0.0, hurry=True) is None, "a broker remembers five batches: a sixth would hide this one"
+    records.acked(first)
+    assert records.next_at(0.0, hurry=True) == 0.0
+
+
+def test_a_late_word_about_an_early_batch_does_not_turn_the_numbers_back() -> None:
+    records = queue()
+    put(records, 4)
+    first, second, third = records.take(), records.take(), records.take()
+    records.again(first, 0.0, fate_unknown=True)
+    records.acked(second)
+    records.acked(records.take())
+    records.dropped(third)
+    assert numbers(records.take()) == (0, 2)
+
+
 def test_out_of_order_behind_an_unsettled_batch_is_simply_sent_again() -> None:
     records = queue()
     put(records, 2)

@@ -243,4 +243,4 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("--batch-bytes is at least 1", EXIT_USAGE)
     if args.topic is not None:
         check_topic_name(args.topic)
-    return run_client(args, partial(_bench, args), fast=True)
+    return run_client(args, partial(_bench, args))

@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
 
 from odradek.cli.terminal import CommandError
 from odradek.client.address import Address, parse_addresses
@@ -41,20 +40,12 @@ def add_broker_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run_client(args: argparse.Namespace, action: Action, *, fast: bool = False) -> int:
-    """Connect, do something with the client, and return the exit status. `fast` is for those who move many records."""
-    return _run(_connected(broker_addresses(args), action), fast=fast)
+def run_client(args: argparse.Namespace, action: Action) -> int:
+    """Connect, do something with the client, and return the exit status.
 
-
-def _run(coroutine: Coroutine[Any, Any, int], *, fast: bool) -> int:
-    """Run a coroutine; Ctrl+C cancels it, and is a KeyboardInterrupt when it has ended."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if fast:
-        import uvloop  # noqa: PLC0415 (it takes longer to import than most commands take to run)
-
-        factory = uvloop.new_event_loop if __import__("os").environ.get("UV") else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(coroutine)
+    Ctrl+C cancels it, and is a KeyboardInterrupt when it has ended.
+    """
+    return asyncio.run(_connected(broker_addresses(args), action))
 
 
 def broker_addresses(args: argparse.Namespace) -> list[Address]:

@@ -217,4 +217,4 @@ def run(args: argparse.Namespace) -> int:
         render = as_json if args.json else formatted(args.format, null=args.null, raw=args.raw)
     except ValueError as error:
         raise CommandError(f"--format: {error}", EXIT_USAGE) from None
-    return run_client(args, lambda client: _consume(args, client, render), fast=True)
+    return run_client(args, lambda client: _consume(args, client, render))

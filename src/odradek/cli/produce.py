@@ -9,15 +9,13 @@ import argparse
 import asyncio
 import sys
 import time
-from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections import Counter, deque
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.cli.connect import EXIT_USAGE, add_broker_argument, check_topic_name, run_client
 from odradek.cli.inputs import Input
-from odradek.cli.lines import LineError, LineRecord, Parse, Splitter, from_json, plain
+from odradek.cli.lines import LineError, Parse, Splitter, from_json, plain
 from odradek.cli.listing import counted, in_bytes, tell
 from odradek.cli.partitions import chosen_partitions
 from odradek.cli.terminal import CommandError, is_terminal
@@ -78,25 +76,21 @@ class _Outcome:
     def __init__(self) -> None:
         self.read = 0
         self.read_bytes = 0
-        self.unsettled = 0
+        self.unsettled: deque[tuple[_Place, DeliveryFuture]] = deque()  # in the order of the input
         self.by_partition: Counter[int] = Counter()
         self.failures: list[tuple[_Place, str]] = []  # the first few
         self.failed = 0
-        self.changed = asyncio.Event()
 
-    def watch(self, place: _Place, future: DeliveryFuture) -> None:
-        """Take note when a delivery is settled."""
-        self.unsettled += 1
-        future.add_done_callback(lambda done: self._settled(place, done))
-
-    def _settled(self, place: _Place, future: DeliveryFuture) -> None:
-        self.unsettled -= 1
-        self.changed.set()
-        error = future.exception()
-        if error is None:
-            self.by_partition[future.result().partition] += 1
-        else:
-            self.fail(place, str(error))
+    def sweep(self) -> None:
+        """Take note of what is settled, up to the first that is not."""
+        unsettled, by_partition = self.unsettled, self.by_partition
+        while unsettled and unsettled[0][1].done():
+            place, future = unsettled.popleft()
+            error = future.exception()
+            if error is None:
+                by_partition[future.result().partition] += 1
+            else:
+                self.fail(place, str(error))
 
     def fail(self, place: _Place, reason: str) -> None:
         """A record did not make it."""
@@ -156,6 +150,7 @@ async def _produce(args: argparse.Namespace, client: Client) -> int:
         async with client.producer(acks=ACKS[args.acks], codec=args.codec, linger_ms=LINGER_MS) as producer:
             await _Sending(args, producer, outcome, progress).all(sources)
     finally:  # also when it was interrupted: the producer has sent what it had
+        outcome.sweep()
         progress.clear()
         for place, reason in outcome.failures:
             tell(f"odradek: {place} was not sent: {reason}")
@@ -192,20 +187,11 @@ class _Sending:
 
     async def all(self, sources: list[str]) -> None:
         """Read everything, up to the number that is wanted or the first failure."""
-        async with aclosing(self._records(sources)) as records:
-            async for place, record in records:
-                await self._send(place, record)
-                if self._outcome.failed or self._outcome.read == self._args.count:
-                    return
-
-    async def _records(self, sources: list[str]) -> AsyncGenerator[tuple[_Place, LineRecord], None]:
         for source in sources:
             with Input(source) as given:
                 line_number, splitter, piece = 0, Splitter(), b"-"
                 while piece:
-                    piece = await given.read()
-                    self._outcome.read_bytes += len(piece)
-                    self._progress.update(self._outcome)
+                    piece = await self._read(given)
                     try:
                         lines = splitter.feed(piece) if piece else splitter.end()
                     except LineError as error:
@@ -213,38 +199,58 @@ class _Sending:
                         return
                     for line in lines:
                         line_number += 1
-                        place = _Place(given.name, line_number)
-                        try:
-                            record = self._parse(line)
-                        except LineError as error:
-                            self._outcome.fail(place, str(error))
+                        await self._send(_Place(given.name, line_number), line)
+                        if self._outcome.failed or self._outcome.read == self._args.count:
                             return
-                        yield place, record
 
-    async def _send(self, place: _Place, record: LineRecord) -> None:
+    async def _read(self, given: Input) -> bytes:
+        """The next piece; nothing as soon as a record has failed, even if no more input comes."""
+        outcome = self._outcome
+        reading = asyncio.get_running_loop().create_task(given.read())
+        try:
+            while not reading.done() and not outcome.failed:
+                waiting: list[asyncio.Future[Any]] = [reading, *self._oldest()]
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                outcome.sweep()
+            if outcome.failed:
+                return b""
+            piece = reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+        outcome.read_bytes += len(piece)
+        self._progress.update(outcome)
+        return piece
+
+    def _oldest(self) -> list[DeliveryFuture]:
+        """The delivery that has to be settled next, if any is under way."""
+        return [self._outcome.unsettled[0][1]] if self._outcome.unsettled else []
+
+    async def _send(self, place: _Place, line: bytes) -> None:
         outcome, args = self._outcome, self._args
-        while outcome.unsettled >= UNSETTLED_MAX:
-            outcome.changed.clear()
-            await outcome.changed.wait()
+        while len(outcome.unsettled) >= UNSETTLED_MAX:
+            await asyncio.wait(self._oldest())
+            outcome.sweep()
         outcome.read += 1
-        while True:
-            try:
-                future = self._producer.send_soon(
-                    args.topic,
-                    record.value,
-                    key=record.key,
-                    headers=(*self._headers, *record.headers),
-                    partition=record.partition if args.partition is None else args.partition,
-                    timestamp=record.timestamp if args.timestamp is None else args.timestamp,
-                )
-            except BufferFullError:
-                await self._producer.room()
-            except (ClientError, ValueError) as error:
-                outcome.fail(place, str(error))
-                return
-            else:
-                outcome.watch(place, future)
-                return
+        try:
+            record = self._parse(line)
+            while True:
+                try:
+                    future = self._producer.send_soon(
+                        args.topic,
+                        record.value,
+                        key=record.key,
+                        headers=(*self._headers, *record.headers),
+                        partition=record.partition if args.partition is None else args.partition,
+                        timestamp=record.timestamp if args.timestamp is None else args.timestamp,
+                    )
+                except BufferFullError:
+                    await self._producer.room()
+                else:
+                    outcome.unsettled.append((place, future))
+                    return
+        except (LineError, ClientError, ValueError) as error:
+            outcome.fail(place, str(error))
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -296,4 +302,4 @@ def run(args: argparse.Namespace) -> int:
     """Send the records."""
     if args.json and (args.key_separator is not None or args.null is not None):
         raise CommandError("--json says itself what is key and null: leave -k and --null away", EXIT_USAGE)
-    return run_client(args, lambda client: _produce(args, client), fast=True)
+    return run_client(args, lambda client: _produce(args, client))

@@ -199,9 +199,7 @@ class PartitionQueue:
         return 0.0 if hurry or is_full else first.created_at + linger_s
 
     def _is_resending(self) -> bool:
-        """Whether a numbered batch is sent again at the moment. Nothing else is sent meanwhile: were five more to follow,
-        the broker would no longer remember whether it has it.
-        """
+        """Whether a numbered batch is being sent again. Were five others to follow, its number would be forgotten."""
         return self._producer_id != NO_PRODUCER_ID and any(batch.attempts > 1 for batch in self.in_flight)
 
     def take(self) -> Batch:

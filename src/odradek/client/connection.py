@@ -184,10 +184,11 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(self, frame: bytearray) -> None:
         if not self._pending:
             raise FrameError("it answered without having been asked")
-        waiting = self._pending.popleft()
+        waiting = self._pending[0]
         correlation_id, at = decode_response_header(frame, waiting.flexible)
         if correlation_id != waiting.correlation_id:
             raise FrameError(f"it answered request {correlation_id} instead of {waiting.correlation_id}")
+        self._pending.popleft()
         if not waiting.future.done():
             waiting.future.set_result((frame, at))
 
@@ -211,7 +212,7 @@ async def connect(address: Address, client_id: str, *, timeout_ms: int) -> Conne
     except TimeoutError:
         await connection.close()
         raise BrokerUnavailableError(str(address), f"no answer within {timeout_ms} ms") from None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter from a host name that no name server could know
         raise BrokerUnavailableError(str(address), _reason(error)) from None
     except BaseException:
         await connection.close()
@@ -219,7 +220,7 @@ async def connect(address: Address, client_id: str, *, timeout_ms: int) -> Conne
     return connection
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "the connection was refused"
-    return (error.strerror or str(error)).strip()
+    return (getattr(error, "strerror", None) or str(error)).strip()

@@ -118,8 +118,9 @@ class Sender:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for queue in list(self._active):
-            self._abandon(queue, self._trouble or ClientError("the producer was closed before the record was sent"))
+        closed = self._trouble or ClientError("the producer was closed before the record was sent")
+        for batch in [batch for queue in self._active for batch in queue.clear()]:
+            self._failed(batch, batch.last_error or closed)
         await self._cluster.pool.close_channel(self._channel)
 
     # Sending.

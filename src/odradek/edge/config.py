@@ -14,7 +14,7 @@ class KafkaDoorConfig:
     socket_frame_timeout_ms: int  # for a request to arrive in full
     socket_stall_timeout_ms: int  # for a client to read its answers
     connections_max_idle_ms: int
-    max_connections: int
+    max_connections_per_broker: int
     max_connections_per_ip: int
     connection_requests_max: int  # unanswered, of one connection
     connection_queued_max_bytes: int  # answers that one client has not read

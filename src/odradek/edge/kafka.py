@@ -338,11 +338,11 @@ class KafkaServer:
         """Count a connection, or refuse it: too many, in all or from its address."""
         address, config = connection.peer, self.config
         there = self._by_address.get(address, 0)
-        if len(self._connections) >= config.max_connections or there >= config.max_connections_per_ip:
+        if len(self._connections) >= config.max_connections_per_broker or there >= config.max_connections_per_ip:
             self.stats.connections_refused += 1
             if address not in self._refusals_told:  # once until it is better: a flood must not fill the log
                 self._refusals_told.add(address)
-                logger.warning("connections from %s refused: %d are open (max.connections, per.ip)", address, there)
+                logger.warning("connections from %s refused: %d are open (max.connections.per.ip, max.connections.per.broker)", address, there)
             return False
         self._by_address[address] = there + 1
         self._connections.add(connection)
