@@ -21,6 +21,7 @@ LOG_TAIL_BYTES = 1500
 STOP_SECONDS = 20
 WATCH_SECONDS = 0.25
 _TICKS = os.sysconf("SC_CLK_TCK")
+_NO_BYTE_CODE = "PYTHONDONTWRITEBYTECODE"  # some machines set it; no installed broker starts without its byte code
 
 
 class BenchError(Exception):
@@ -40,6 +41,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=directory,
+                env={name: value for name, value in os.environ.items() if name != _NO_BYTE_CODE},
                 start_new_session=True,
             )
         self.pid = self._popen.pid

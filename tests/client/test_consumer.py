@@ -231,7 +231,7 @@ async def test_settings_that_make_no_sense_are_refused(broker: Broker) -> None:
         with pytest.raises(ValueError, match="one or more topics"):
             client.consumer([])
         with pytest.raises(ValueError, match="one or more topics"):
-            client.consumer(["a", TopicPartition("b", 0)])  # type: ignore[list-item]
+            client.consumer(["a", TopicPartition("b", 0)])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="without a group"):
             client.consumer("a", auto_commit_ms=5)
         with pytest.raises(ValueError, match="isolation"):

@@ -132,7 +132,7 @@ async def test_every_kind_of_acknowledgement_delivers(broker: Broker, topic: str
 async def test_lingering_gathers_records_and_a_flush_ends_it(broker: Broker, topic: str) -> None:
     async with Client(broker.bootstrap_servers) as client:
         await client.admin.create_topic(topic)
-        async with client.producer(linger_ms=60_000) as producer:
+        async with client.producer(linger_ms=20_000) as producer:
             futures = [producer.send_soon(topic, b"x") for _ in range(10)]
             await asyncio.wait(futures, timeout=0.1)
             assert not any(future.done() for future in futures)
@@ -144,7 +144,7 @@ async def test_lingering_gathers_records_and_a_flush_ends_it(broker: Broker, top
 async def test_a_full_buffer_holds_senders_back_and_loses_nothing(broker: Broker, topic: str) -> None:
     async with Client(broker.bootstrap_servers) as client:
         await client.admin.create_topic(topic)
-        async with client.producer(buffer_bytes=10_000, linger_ms=60_000) as producer:
+        async with client.producer(buffer_bytes=10_000, linger_ms=200) as producer:
             with pytest.raises(BufferFullError, match=r"await producer\.room\(\)"):
                 for _ in range(1_000):
                     producer.send_soon(topic, bytes(1_000))
@@ -214,6 +214,8 @@ async def test_settings_that_make_no_sense_are_refused(broker: Broker) -> None:
             client.producer(acks=2)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="positive"):
             client.producer(batch_bytes=0)
+        with pytest.raises(ValueError, match="leaves no time to send"):
+            client.producer(linger_ms=500, delivery_timeout_ms=500)
         with pytest.raises(Exception, match="compression codec 'brotli' does not exist"):
             client.producer(codec="brotli")
     with pytest.raises(RuntimeError, match="not started"):

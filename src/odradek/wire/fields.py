@@ -18,7 +18,7 @@ FIXED = {
 NO_UUID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Field:
     """One field of a struct, over all versions. `name` is filled in by the class that has it."""
 

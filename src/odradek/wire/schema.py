@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct as struct_module
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from odradek.wire.api import FLEXIBLE_SINCE, ApiKey
@@ -70,9 +69,14 @@ class _StructType(type):
     """Takes the declared fields out of a class body and makes slots of them."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> _StructType:
-        fields = tuple(replace(value, name=key) for key, value in namespace.items() if isinstance(value, Field))
+        declared = {key: value for key, value in namespace.items() if isinstance(value, Field)}
+        for key, field in declared.items():
+            if field.name:
+                raise TypeError(f"{name}.{key}: the field is {field.name} of another class already")
+            field.name = key
+            del namespace[key]
+        fields = tuple(declared.values())
         for field in fields:
-            del namespace[field.name]
             if any(hasattr(base, field.name) for base in bases):
                 raise TypeError(f"{name}.{field.name}: every struct has something of that name already")
         if any(getattr(base, "fields", ()) for base in bases):
