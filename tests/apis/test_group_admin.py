@@ -163,14 +163,14 @@ def test_offsets_are_forgotten_partition_by_partition() -> None:
 
 @pytest.mark.parametrize("version", versions(finding.API))
 @pytest.mark.parametrize("key_type", [0, 1, 2])
-def test_this_broker_coordinates_groups_and_transactions_but_not_share_groups(version: int, key_type: int) -> None:
+def test_this_broker_coordinates_groups_but_neither_transactions_nor_share_groups(version: int, key_type: int) -> None:
     async def scene() -> None:
         if version < 4:
             asked = find_coordinator.Request(key="g", key_type=key_type if version >= 1 else 0)
         else:
             asked = find_coordinator.Request(coordinator_keys=["g", "h"], key_type=key_type)
         answer = await Client(House()).ask(finding.API, version, asked, find_coordinator.Response)
-        is_known = key_type < 2 or version == 0
+        is_known = key_type == 0 or version == 0
         expected = (7, "broker.example", 9092, ErrorCode.NONE) if is_known else (-1, "", -1, ErrorCode.INVALID_REQUEST)
         if version < 4:
             assert (answer.node_id, answer.host, answer.port, answer.error_code) == expected

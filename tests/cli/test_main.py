@@ -124,6 +124,25 @@ def test_an_unknown_command_is_refused_with_the_nearest_one(capsys: pytest.Captu
     assert capsys.readouterr().err == "odradek: there is no command 'setings': did you mean 'settings'?\n"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("dump", "odradek log dump"),
+        ("verify", "odradek log verify"),
+        ("create", "odradek topic create"),
+        ("Lag", "odradek group describe"),
+        ("start", "serve"),
+        ("topics", "topic"),
+        ("producer", "produce"),
+    ],
+)
+def test_what_other_tools_call_otherwise_is_pointed_to(
+    capsys: pytest.CaptureFixture[str], typed: str, meant: str
+) -> None:
+    assert main([typed]) == 2
+    assert capsys.readouterr().err == f"odradek: there is no command '{typed}': did you mean '{meant}'?\n"
+
+
 def test_a_command_like_no_other_is_refused_with_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--zzz\x1b[31m"]) == 2
     assert capsys.readouterr().err == (

@@ -126,6 +126,15 @@ def test_a_committed_reader_does_not_see_what_was_aborted() -> None:
     assert fetched.next_offset == 7
 
 
+def test_a_fetch_that_begins_with_the_marker_does_not_lose_the_next_transaction() -> None:
+    data = (
+        marker(11, ControlType.ABORT, 1),
+        batch(12, b"committed", producer_id=1),
+        marker(13, ControlType.COMMIT, 1),
+    )
+    assert consume(fetch(11, *data, aborted=[AbortedTransaction(1, 3)])) == [(12, b"committed")]
+
+
 def test_aborted_transactions_are_found_in_any_order_and_from_before_the_position() -> None:
     data = (
         batch(10, b"aborted since 3", producer_id=1),

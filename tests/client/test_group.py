@@ -252,6 +252,7 @@ async def test_eight_members_come_and_go_and_nothing_is_missed(broker: Broker, t
     async with Client(broker.bootstrap_servers) as client:
         await client.admin.create_topic(topic, 8)
         members = [Member(client, topic, group) for _ in range(4)]
+        everyone = list(members)
         async with client.producer() as producer:
             for round_ in range(4):
                 records = [
@@ -259,6 +260,7 @@ async def test_eight_members_come_and_go_and_nothing_is_missed(broker: Broker, t
                 ]
                 await producer.send_many(topic, records)
                 members.append(Member(client, topic, group))
+                everyone.append(members[-1])
                 await until(lambda: sum(len(member.partitions) for member in members) == 8)
                 await members.pop(0).leave()
         await until(lambda: sum(len(member.partitions) for member in members) == 8)
@@ -271,3 +273,5 @@ async def test_eight_members_come_and_go_and_nothing_is_missed(broker: Broker, t
 
         await until_async(is_done)
         await asyncio.gather(*(member.leave() for member in members))
+        seen = [value or b"" for member in everyone for value in member.values]
+        assert sorted(set(seen)) == values(range(400))

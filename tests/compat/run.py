@@ -59,7 +59,7 @@ def arguments(names: Sequence[str], argv: Sequence[str] | None) -> argparse.Name
         "-k", dest="patterns", action="append", default=[], metavar="TEXT", help="only tests named so; repeatable"
     )
     parser.add_argument("--jobs", type=int, default=3, help="librdkafka tests at a time (default: 3)")
-    parser.add_argument("--test-seconds", type=float, default=600.0, help="bound on one test (default: 600)")
+    parser.add_argument("--test-seconds", type=float, default=900.0, help="bound on one test (default: 900)")
     parser.add_argument("--minutes", type=float, help="bound on one suite (default: the suite's own, 10 to 20)")
     parser.add_argument(
         "--cache", type=Path, default=CACHE, metavar="DIR", help=f"sources, builds, logs (default: {CACHE})"

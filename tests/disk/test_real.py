@@ -119,6 +119,23 @@ def test_what_does_not_lie_in_memory_is_not_waited_for(
     assert bytes(file.read_cached(10, 0) or b"") == b"01"
 
 
+def test_a_large_read_uses_memory_again_but_never_while_somebody_looks_at_it(disk: RealDisk, tmp_path: Path) -> None:
+    size = 1 << 20
+    file = disk.open(f"{tmp_path}/a", create=True)
+    file.append(b"a" * size + b"b" * size)
+    held = file.read_cached(size, 0)
+    assert isinstance(held, memoryview)
+    part = held[1:3]  # what a reader keeps is a part of what was read
+    memory = held.obj
+    del held
+    others = [file.read_cached(size, size) for _ in range(40)]
+    assert bytes(part) == b"aa"
+    assert all(other is not None and bytes(other) == b"b" * size for other in others)
+    del part
+    again = file.read_cached(size, size)
+    assert isinstance(again, memoryview) and again.obj is memory
+
+
 def test_a_file_system_that_cannot_tell_what_is_cached_is_read_as_usual(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ async def handle(context: Context, request: delete_records.Request) -> delete_re
             try:
                 answer.low_watermark = await _trim(context, topic.name, wanted)
             except CLIENT_FAULTS as error:
+                context.broker.heed(error)
                 answer.error_code = peer_error(error).code
             partitions.append(answer)
         topics.append(delete_records.ResponseTopic(name=topic.name, partitions=partitions))

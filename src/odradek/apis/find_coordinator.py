@@ -1,4 +1,7 @@
-"""FindCoordinator (key 10): on a single node, this broker coordinates every group and every transaction."""
+"""FindCoordinator (key 10): on a single node, this broker coordinates every group.
+
+Transactions are not served; a client that asks for their coordinator is told so, instead of being left to try for ever.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ VERSIONS = Versions(0, 6)
 
 _BATCHED_SINCE = 4
 _GROUP, _TRANSACTION = 0, 1
+_REFUSALS = {_TRANSACTION: "Transactions are not served here."}
 _NOBODY = -1
 
 
 def handle(context: Context, request: find_coordinator.Request) -> find_coordinator.Response:
-    """Name this broker; share groups (key type 2) have no coordinator here."""
-    is_known = request.key_type in (_GROUP, _TRANSACTION)
+    """Name this broker; transactions and share groups (key type 2) have no coordinator here."""
+    is_known = request.key_type == _GROUP
     error = ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST
-    message = None if is_known else f"There is no coordinator for keys of type {request.key_type}."
+    refusal = _REFUSALS.get(request.key_type, f"There is no coordinator for keys of type {request.key_type}.")
+    message = None if is_known else refusal
     node_id = context.broker.node_id if is_known else _NOBODY
     host = context.host if is_known else ""
     port = context.port if is_known else _NOBODY

@@ -15,8 +15,7 @@ _NONE = -1
 async def handle(context: Context, request: init_producer_id.Request) -> init_producer_id.Response:
     """Give out an id; a transactional one is refused, since transactions are not served."""
     if request.transactional_id is not None:
-        code = ErrorCode.INVALID_REQUEST if not request.transactional_id else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return init_producer_id.Response(error_code=code, producer_epoch=_NONE)
+        return init_producer_id.Response(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NONE)
     try:
         # Whoever asks to go on with an id of its own gets a new one: nothing is lost by it, and no two share an epoch.
         producer_id = await context.broker.new_producer_id()

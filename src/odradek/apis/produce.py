@@ -16,7 +16,6 @@ from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.intake import check_produced
 from odradek.broker.topics import OFFSETS_TOPIC, Topic
-from odradek.disk.errors import DiskError
 from odradek.log.errors import LogError, LogStoppedError
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
@@ -89,8 +88,7 @@ def _append(
     try:
         base, last, append_time_ms, _ = log.append(data, partition.leader_epoch)
     except LogStoppedError as error:
-        if isinstance(error.cause, DiskError):
-            broker.stop_for(error)
+        broker.heed(error)
         raise
     broker.written.add(log)
     answer.base_offset = base

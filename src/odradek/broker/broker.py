@@ -127,6 +127,11 @@ class Broker:
     def _stop_on_failure(self, _log: PartitionLog, error: LogStoppedError) -> None:
         self.stop_for(error)
 
+    def heed(self, error: Exception) -> None:
+        """Stop if it was the disk that failed, and not something that a client asked for."""
+        if isinstance(error, DiskError) or (isinstance(error, LogStoppedError) and isinstance(error.cause, DiskError)):
+            self.stop_for(error)
+
     def stop_for(self, error: Exception) -> None:
         """The disk failed: nothing more is acknowledged, and whoever runs the broker ends it."""
         if not self.failed.done():
@@ -210,13 +215,15 @@ class Broker:
             topic = self.topic(name)
             self.check_new_total(topic, total)
             await self._record(records.ADD_PARTITIONS, {"topic_name": name, "partitions": total})
-            for index in range(len(topic.partitions), total):
+            for index in range(topic.partition_count, total):
                 await self._add_partition(topic, index)
             self.metadata_version += 1
 
     def check_new_total(self, topic: Topic, total: int) -> None:
         """Refuse a number of partitions that is not more than there are, or too many."""
-        present = len(topic.partitions)
+        if topic.is_internal:  # groups are found by the number of its partitions
+            raise PeerError(ErrorCode.INVALID_REQUEST, f"{topic.name} belongs to the broker and cannot grow")
+        present = topic.partition_count
         if total <= present:
             raise PeerError(
                 ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} has {present} partitions; {total} are not more"
@@ -249,9 +256,12 @@ class Broker:
     def check_broker_overrides(self, overrides: Mapping[str, str]) -> SettingsView:
         """Refuse defaults that cannot be changed while running; give the settings that would hold."""
         try:
-            return self._configured.with_overrides(overrides, "broker")
+            settings = self._configured.with_overrides(overrides, "broker")
+            for topic in self.topics.values():  # what is good for all may contradict what one has for itself
+                settings.log_config(topic.overrides)
         except SettingError as error:
             raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return settings
 
     def _reconfigure(self, topic: Topic) -> None:
         config = self.settings.log_config(topic.overrides)
@@ -275,6 +285,7 @@ class Broker:
 
     async def _add_partition(self, topic: Topic, index: int) -> None:
         tp = TopicPartition(topic.name, index)
+        topic.partition_count = index + 1
         log = self.store.logs.get(tp)
         if log is None:
             if tp in self.store.offline:

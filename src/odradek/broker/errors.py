@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.disk.errors import DiskError
 from odradek.log.errors import (
     LogDeletedError,
     LogError,
@@ -29,11 +30,11 @@ _CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (  # the first that fits
     (StaleProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
 )
 
-CLIENT_FAULTS = (LogError, RecordError, PeerError)  # what `peer_error` understands
+CLIENT_FAULTS = (LogError, DiskError, RecordError, PeerError)  # what `peer_error` understands
 
 
 def peer_error(error: Exception) -> PeerError:
-    """Turn an error of the log or of records into the one that the client gets."""
+    """Turn an error of the log, the disk or of records into the one that the client gets."""
     if isinstance(error, PeerError):
         return error
     if isinstance(error, LogStoppedError) and isinstance(error.cause, LogDeletedError):

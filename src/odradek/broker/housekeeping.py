@@ -16,7 +16,7 @@ from odradek.broker.broker import Broker
 from odradek.broker.topics import Partition
 from odradek.disk.errors import DiskError
 from odradek.log.compaction import CompactionPlan
-from odradek.log.errors import DamagedLogError, LogStoppedError
+from odradek.log.errors import DamagedLogError, LogDeletedError, LogStoppedError
 from odradek.records.errors import RecordError
 
 _SLICE_SECONDS = 0.002
@@ -56,11 +56,8 @@ class Housekeeping:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await work()
-            except LogStoppedError as error:
-                if isinstance(error.cause, DiskError):
-                    self._broker.stop_for(error)
-            except DiskError as error:
-                self._broker.stop_for(error)
+            except (LogStoppedError, DiskError) as error:
+                self._broker.heed(error)
             except Exception:
                 logger.exception("a bug in background work; it is tried again in %d ms", interval_ms)
 
@@ -105,8 +102,10 @@ class Housekeeping:
             plan.drop(partition.log)
             self._uncleanable.add(partition)
             logger.error("%s is not compacted any more: %s", partition.tp, error)
-        except BaseException:
+        except BaseException as error:
             plan.drop(partition.log)
+            if isinstance(error, Exception) and isinstance(partition.log.stopped, LogDeletedError):
+                return  # its topic was deleted meanwhile, and its files with it
             raise
         else:
             if plan.install(partition.log):

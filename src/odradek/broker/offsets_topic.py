@@ -34,7 +34,7 @@ class OffsetsTopic:
     def partition_count(self) -> int:
         """As many as there are; before the topic is made, as many as it will have."""
         topic = self._broker.topics.get(OFFSETS_TOPIC)
-        return len(topic.partitions) if topic is not None else self._broker.config.offsets_topic_num_partitions
+        return topic.partition_count if topic is not None else self._broker.config.offsets_topic_num_partitions
 
     def append(self, partition: int, records: Sequence[NewRecord]) -> asyncio.Future[None]:
         """Write records, in the order of calls; the future is done when they are safe."""
@@ -67,6 +67,7 @@ class OffsetsTopic:
             partition = self._broker.partition(OFFSETS_TOPIC, index)
             end = partition.append(build_batch(records)).last_offset + 1
         except (LogError, RecordError) as error:
+            self._broker.heed(error)
             future.set_exception(PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
             return
         except PeerError as error:
@@ -120,7 +121,7 @@ class KnownTopics:
 
     def partition_counts(self) -> Mapping[str, int]:
         """How many partitions each topic has."""
-        return {name: len(topic.partitions) for name, topic in self._broker.topics.items()}
+        return {name: topic.partition_count for name, topic in self._broker.topics.items()}
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of a topic."""

@@ -65,11 +65,12 @@ class Partition:
 class Topic:
     """One topic."""
 
-    __slots__ = ("id", "is_internal", "name", "overrides", "partitions")
+    __slots__ = ("id", "is_internal", "name", "overrides", "partition_count", "partitions")
 
     def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str]) -> None:
         self.name = name
         self.id = topic_id
         self.overrides = overrides  # the settings that it has for itself
-        self.partitions: dict[int, Partition] = {}
+        self.partitions: dict[int, Partition] = {}  # without those that are offline
+        self.partition_count = 0  # with them
         self.is_internal = name in INTERNAL_TOPICS

@@ -122,8 +122,7 @@ class _Reading:
         self.consumer: Consumer | None = None
         self._args = args
         self._output = output
-        self._is_dirty = False  # records were written out that are not committed
-        self._committed_at = time.monotonic()
+        self._dirty_since: float | None = None  # when records were written out that are not committed yet
 
     async def run(self) -> int:
         """Show records; return the exit status."""
@@ -146,14 +145,14 @@ class _Reading:
             records = await consumer.poll(wanted, patience_ms)
             if records:
                 self._output.write(records)
-                self._is_dirty = True
                 quiet_since = time.monotonic()
+                self._dirty_since = self._dirty_since or quiet_since
                 await asyncio.sleep(0)  # a poll that has records at hand does not let anything else run
             elif not self._args.follow and (time.monotonic() - polled_at) * 1000 < patience_ms:
                 return 0  # only a consumer that has read everything comes back early with nothing
             elif timeout is not None and time.monotonic() - quiet_since >= timeout:
                 return self._timed_out(timeout)
-            if time.monotonic() - self._committed_at >= COMMIT_SECONDS:
+            if self._dirty_since is not None and time.monotonic() - self._dirty_since >= COMMIT_SECONDS:
                 await self._commit(consumer)
         return 0
 
@@ -166,12 +165,11 @@ class _Reading:
         return EXIT_TOO_FEW
 
     async def _commit(self, consumer: Consumer) -> None:
-        self._committed_at = time.monotonic()
-        if self._args.group is None or not self._is_dirty:
+        if self._args.group is None or self._dirty_since is None:
             return
+        self._dirty_since = None
         try:
             await consumer.commit()
-            self._is_dirty = False
         except ClientError as error:
             tell(f"odradek: {error}")
 
@@ -217,4 +215,4 @@ def run(args: argparse.Namespace) -> int:
         render = as_json if args.json else formatted(args.format, null=args.null, raw=args.raw)
     except ValueError as error:
         raise CommandError(f"--format: {error}", EXIT_USAGE) from None
-    return run_client(args, lambda client: _consume(args, client, render))
+    return run_client(args, lambda client: _consume(args, client, render), fast=True)

@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from odradek.cli.listing import tell
@@ -51,13 +52,12 @@ async def watched(meter: Meter, title: str) -> AsyncIterator[None]:
 
 
 async def _print_lines(meter: Meter, title: str) -> None:
-    loop = asyncio.get_running_loop()
-    rate = _Rate(meter, loop.time())
+    rate = _Rate(meter, perf_counter())
     while True:
         await asyncio.sleep(LINE_SECONDS)
-        records_rate, mib_rate = rate.since(loop.time())
+        records_rate, mib_rate = rate.since(perf_counter())
         tell(
-            f"{title}: {meter.seconds(loop.time()):.0f} s, {meter.records} records, {records_rate:.0f} rec/s,"
+            f"{title}: {meter.seconds(perf_counter()):.0f} s, {meter.records} records, {records_rate:.0f} rec/s,"
             f" {mib_rate:.1f} MiB/s{_latency(meter)}"
         )
 
@@ -73,15 +73,14 @@ async def _draw(meter: Meter, title: str) -> None:
     from rich.console import Console  # noqa: PLC0415 (it takes longer to import than most commands take to run)
     from rich.live import Live  # noqa: PLC0415
 
-    loop = asyncio.get_running_loop()
-    rate = _Rate(meter, loop.time())
+    rate = _Rate(meter, perf_counter())
     history: deque[float] = deque(maxlen=HISTORY)
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=False) as live:
         while True:
             await asyncio.sleep(FRAME_SECONDS)
-            records_rate, mib_rate = rate.since(loop.time())
+            records_rate, mib_rate = rate.since(perf_counter())
             history.append(records_rate)
-            live.update(_frame(meter, title, loop.time(), records_rate, mib_rate, history), refresh=True)
+            live.update(_frame(meter, title, perf_counter(), records_rate, mib_rate, history), refresh=True)
 
 
 def _frame(meter: Meter, title: str, now: float, records_rate: float, mib_rate: float, history: deque[float]) -> Table:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter  # uvloop's own time is kept to the millisecond
 
 from odradek.cli.measure import Histogram, Meter
 from odradek.client.accumulator import DeliveryFuture
@@ -24,7 +25,8 @@ POLL_RECORDS = 2_000
 POLL_MS = 500
 STEP_SECONDS = 0.001
 DELIVERY_SECONDS_MAX = 10.0
-VARIANTS = 64  # different payloads
+VARIANTS_MAX = 64  # different payloads
+_PAYLOADS_BYTES = 2**20
 _STAMP = struct.Struct(">Qd")  # which run it was, and when the record was sent
 STAMP_BYTES = _STAMP.size
 _WORDS = (
@@ -61,27 +63,27 @@ async def together(work: Iterable[Awaitable[None]]) -> None:
 
 
 def payloads(record_bytes: int, seed: int = 0) -> list[bytes]:
-    """Values that compress about as well as text with numbers does."""
+    """Different values that compress about as well as text with numbers does."""
     chance = random.Random(seed)
-    made = []
-    for _ in range(VARIANTS):
-        text = ""
-        while len(text) < record_bytes:
-            text += f"{chance.choice(_WORDS)}={chance.randrange(10**6)} "
-        made.append(text[:record_bytes].encode())
-    return made
+    word_count = record_bytes // 8 + 1  # a word, a number and a space have 8 bytes at least
+    return [
+        " ".join(f"{word}={chance.randrange(10**6)}" for word in chance.choices(_WORDS, k=word_count))
+        .ljust(record_bytes)[:record_bytes]
+        .encode()
+        for _ in range(max(2, min(VARIANTS_MAX, _PAYLOADS_BYTES // (record_bytes + 1))))
+    ]
 
 
 class _Budget:
     """How many records may still be sent, by all connections together."""
 
-    def __init__(self, load: Load, now: float) -> None:
+    def __init__(self, load: Load, started_at: float) -> None:
         self._left = load.count
-        self._ends_at = None if load.seconds is None else now + load.seconds
+        self._ends_at = None if load.seconds is None else started_at + load.seconds
 
-    def take(self, now: float) -> bool:
+    def take(self) -> bool:
         """Whether one more may be sent."""
-        if self._ends_at is not None and now >= self._ends_at:
+        if self._ends_at is not None and perf_counter() >= self._ends_at:
             return False
         if self._left is None:
             return True
@@ -91,7 +93,6 @@ class _Budget:
 
 async def produce(clients: Sequence[Client], load: Load, meter: Meter, timed: str | None = "acknowledged") -> None:
     """Send as fast as it goes; one record in a hundred is timed, if the name of that is given."""
-    loop = asyncio.get_running_loop()
     producers = [
         client.producer(acks=load.acks, codec=load.codec, batch_bytes=load.batch_bytes, buffer_bytes=BUFFER_BYTES)
         for client in clients
@@ -103,11 +104,11 @@ async def produce(clients: Sequence[Client], load: Load, meter: Meter, timed: st
             await producer.send(
                 load.topic, values[0]
             )  # opens the connections, and shows what is wrong before it starts
-        meter.started_at = loop.time()
+        meter.started_at = perf_counter()
         budget = _Budget(load, meter.started_at)
         histogram = None if timed is None else meter.histogram(timed)
         await together(_send_all(producer, load.topic, values, budget, meter, histogram) for producer in producers)
-        meter.stopped_at = loop.time()
+        meter.stopped_at = perf_counter()
     finally:
         await asyncio.gather(*(producer.close() for producer in producers))
 
@@ -115,25 +116,24 @@ async def produce(clients: Sequence[Client], load: Load, meter: Meter, timed: st
 async def _send_all(
     producer: Producer, topic: str, values: list[bytes], budget: _Budget, meter: Meter, histogram: Histogram | None
 ) -> None:
-    loop = asyncio.get_running_loop()
     records = [NewRecord(value) for value in values]
     size_bytes = len(values[0])
 
     def stream() -> Iterator[NewRecord]:
         number = 0
-        while budget.take(loop.time()):
+        while budget.take():
             meter.records += 1
             meter.size_bytes += size_bytes
             number += 1
             if histogram is not None and number % SAMPLE_EVERY == 0:
                 try:
-                    future = producer.send_soon(topic, values[number % VARIANTS])
+                    future = producer.send_soon(topic, values[number % len(values)])
                 except BufferFullError:
                     pass
                 else:
-                    future.add_done_callback(partial(_time, histogram, loop.time()))
+                    future.add_done_callback(partial(_time, histogram, perf_counter()))
                     continue
-            yield records[number % VARIANTS]
+            yield records[number % len(records)]
 
     await producer.send_many(topic, stream())
     await producer.flush()
@@ -141,28 +141,26 @@ async def _send_all(
 
 def _time(histogram: Histogram, sent_at: float, future: DeliveryFuture) -> None:
     if not future.cancelled() and future.exception() is None:
-        histogram.add(asyncio.get_running_loop().time() - sent_at)
+        histogram.add(perf_counter() - sent_at)
 
 
 async def consume(
     clients: Sequence[Client], partitions: Sequence[TopicPartition], count: int | None, meter: Meter
 ) -> None:
     """Read what is there, up to a number; each connection has a share of the partitions. Every poll is timed."""
-    loop = asyncio.get_running_loop()
     shares = [share for share in (partitions[at :: len(clients)] for at in range(len(clients))) if share]
-    meter.started_at = loop.time()
+    meter.started_at = perf_counter()
     await together(_read_all(client, share, count, meter) for client, share in zip(clients, shares, strict=False))
-    meter.stopped_at = loop.time()
+    meter.stopped_at = perf_counter()
 
 
 async def _read_all(client: Client, share: Sequence[TopicPartition], count: int | None, meter: Meter) -> None:
-    loop = asyncio.get_running_loop()
     histogram = meter.histogram("poll")
     async with client.consumer(list(share), follow=False) as consumer:
         while count is None or meter.records < count:
-            asked_at = loop.time()
+            asked_at = perf_counter()
             records = await consumer.poll(POLL_RECORDS, POLL_MS)
-            took = loop.time() - asked_at
+            took = perf_counter() - asked_at
             if not records and took * 1000 < POLL_MS:
                 return  # only a consumer that has read everything comes back early with nothing
             histogram.add(took)
@@ -172,7 +170,6 @@ async def _read_all(client: Client, share: Sequence[TopicPartition], count: int 
 
 async def steady(clients: Sequence[Client], load: Load, rate: float, meter: Meter) -> None:
     """Send at a steady rate, whatever the broker does, and time each record to its acknowledgement and delivery."""
-    loop = asyncio.get_running_loop()
     acknowledged, delivered = meter.histogram("acknowledged"), meter.histogram("delivered")
     producers = [client.producer(acks=load.acks, codec=load.codec, batch_bytes=load.batch_bytes) for client in clients]
     values = payloads(load.record_bytes - STAMP_BYTES)
@@ -182,12 +179,12 @@ async def steady(clients: Sequence[Client], load: Load, rate: float, meter: Mete
             await producer.send(load.topic, bytes(STAMP_BYTES) + values[0])
         async with clients[0].consumer([load.topic], start="end") as consumer:
             run = random.getrandbits(64)
-            reading = loop.create_task(_receive(consumer, run, delivered))
+            reading = asyncio.get_running_loop().create_task(_receive(consumer, run, delivered))
             try:
-                meter.started_at = loop.time()
+                meter.started_at = perf_counter()
                 await _send_steadily(producers, load, rate, run, values, meter, acknowledged)
                 await asyncio.gather(*(producer.flush() for producer in producers))
-                meter.stopped_at = loop.time()
+                meter.stopped_at = perf_counter()
                 await _until_delivered(reading, meter, delivered)
             finally:
                 reading.cancel()
@@ -205,7 +202,6 @@ async def _send_steadily(
     meter: Meter,
     histogram: Histogram,
 ) -> None:
-    loop = asyncio.get_running_loop()
     budget = _Budget(load, meter.started_at)
     failures: list[BaseException] = []
 
@@ -215,13 +211,13 @@ async def _send_steadily(
             failures.append(error)
 
     while not failures:
-        due = int((loop.time() - meter.started_at) * rate) + 1
+        due = int((perf_counter() - meter.started_at) * rate) + 1
         while meter.records < due:
-            if not budget.take(loop.time()):
+            if not budget.take():
                 return
-            sent_at = loop.time()
+            sent_at = perf_counter()
             producer = producers[meter.records % len(producers)]
-            value = _STAMP.pack(run, sent_at) + values[meter.records % VARIANTS]
+            value = _STAMP.pack(run, sent_at) + values[meter.records % len(values)]
             try:
                 future = producer.send_soon(load.topic, value)
             except BufferFullError:
@@ -236,20 +232,18 @@ async def _send_steadily(
 
 
 async def _receive(consumer: Consumer, run: int, histogram: Histogram) -> None:
-    loop = asyncio.get_running_loop()
     async for record in consumer:
         if record.value is None or len(record.value) < STAMP_BYTES:
             continue  # somebody else's
         its_run, sent_at = _STAMP.unpack_from(record.value)
         if its_run == run:
-            histogram.add(loop.time() - sent_at)
+            histogram.add(perf_counter() - sent_at)
 
 
 async def _until_delivered(reading: asyncio.Task[None], meter: Meter, delivered: Histogram) -> None:
     """Wait for the last records; what has not come by then is missing in the figures, not in the topic."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + DELIVERY_SECONDS_MAX
-    while delivered.count < meter.records and loop.time() < deadline and not reading.done():
+    deadline = perf_counter() + DELIVERY_SECONDS_MAX
+    while delivered.count < meter.records and perf_counter() < deadline and not reading.done():
         await asyncio.sleep(STEP_SECONDS)
     if reading.done():
         reading.result()

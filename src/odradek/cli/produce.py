@@ -302,4 +302,4 @@ def run(args: argparse.Namespace) -> int:
     """Send the records."""
     if args.json and (args.key_separator is not None or args.null is not None):
         raise CommandError("--json says itself what is key and null: leave -k and --null away", EXIT_USAGE)
-    return run_client(args, lambda client: _produce(args, client))
+    return run_client(args, lambda client: _produce(args, client), fast=True)

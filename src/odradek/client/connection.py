@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from odradek import __version__
 from odradek.client.address import Address
@@ -156,8 +156,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
 
     def pause_writing(self) -> None:
         """The socket does not take as much as is written."""

@@ -114,12 +114,16 @@ class _Aborts:
 
     def covers(self, header: BatchHeader) -> bool:
         """Whether a batch belongs to an aborted transaction."""
-        while self._coming and self._coming[0].first_offset <= header.last_offset:
-            self._open.add(self._coming.popleft().producer_id)
+        self._advance(header)
         return header.is_transactional and header.producer_id in self._open
 
+    def _advance(self, header: BatchHeader) -> None:
+        while self._coming and self._coming[0].first_offset <= header.last_offset:
+            self._open.add(self._coming.popleft().producer_id)
+
     def ended(self, header: BatchHeader, data: memoryview, at: int) -> None:
-        """Take note of a marker: an abort ends what was open."""
+        """Take note of a marker: an abort ends what was open, even if nothing of it lies before the marker here."""
+        self._advance(header)
         for record in parse_batch(data, at):
             if read_control(record)[0] is ControlType.ABORT:
                 self._open.discard(header.producer_id)

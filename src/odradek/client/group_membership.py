@@ -32,7 +32,7 @@ from odradek.wire.messages import heartbeat, join_group, leave_group, sync_group
 PROTOCOL_TYPE = "consumer"
 NO_GENERATION = -1
 
-# Errors after which a member joins anew under another id, and those after which it joins with the one it has.
+# Errors after which a member has lost its partitions, and those that only ask it to join.
 EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 REJOIN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED})
 
@@ -210,10 +210,16 @@ class Membership:
     def _check(self, code: int, what: str) -> None:
         """Raise on an error code, having drawn the consequences for the next attempt."""
         if code in EXPELLED:
-            self._member_id, self._generation = "", NO_GENERATION
+            self._expelled(code)
         elif code in MOVED:
             self._coordinators.forget(self._settings.group)
         check(code, what)
+
+    def _expelled(self, code: int) -> None:
+        """The generation is over for this member; its id is good as long as the group knows it."""
+        self._generation = NO_GENERATION
+        if code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member_id = ""
 
     # Staying.
 
@@ -251,7 +257,7 @@ class Membership:
         code = error_code(response.error_code)
         if code in EXPELLED or code is ErrorCode.REBALANCE_IN_PROGRESS:
             if code in EXPELLED:
-                self._member_id, self._generation = "", NO_GENERATION
+                self._expelled(code)
             self.request_join()
         else:
             self._check(code, f"heartbeat to group {self._settings.group}")

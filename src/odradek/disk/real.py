@@ -23,6 +23,9 @@ from odradek.disk.interface import Buffer, Entry
 _CLOSED = -1
 _KEEP_SIZE = 1  # a flag of fallocate
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_LARGE_READ_BYTES = 64 << 10  # from here on the memory is used again
+_READ_BUFFER_BYTES = (1 << 20) + (64 << 10)  # what consumers ask of a partition, and a little more
+_READ_BUFFERS_MAX = 16
 
 
 def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
@@ -63,6 +66,33 @@ def _write_all(descriptor: int, data: Buffer) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+class _ReadBuffers:
+    """Memory for large reads, used again once nobody has a view of it: new pages cost more than the reading does."""
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+
+    def take(self, length: int) -> memoryview:
+        """Room for a read; what is in it is left from before."""
+        if _LARGE_READ_BYTES <= length <= _READ_BUFFER_BYTES:
+            for buffer in self._buffers:
+                if _has_no_view(buffer):
+                    return memoryview(buffer)[:length]
+            if len(self._buffers) < _READ_BUFFERS_MAX:
+                self._buffers.append(bytearray(_READ_BUFFER_BYTES))
+                return memoryview(self._buffers[-1])[:length]
+        return memoryview(bytearray(length))
+
+
+def _has_no_view(buffer: bytearray) -> bool:
+    try:
+        buffer.append(0)  # Python refuses to resize what somebody looks at
+    except BufferError:
+        return False
+    buffer.pop()
+    return True
 
 
 class RealFile:
@@ -120,7 +150,7 @@ class RealFile:
         if not _RWF_NOWAIT:
             return self.read(length, at)
         descriptor = self.open_descriptor()
-        data = bytearray(length)
+        data = self._disk.read_buffers.take(length)
         try:
             read = os.preadv(descriptor, [data], at, _RWF_NOWAIT)
         except BlockingIOError:
@@ -130,7 +160,7 @@ class RealFile:
         if read == length:
             return data
         # Short: either the end of the file, or the rest is not in memory.
-        return memoryview(data)[:read] if at + read >= self.size() else None
+        return data[:read] if at + read >= self.size() else None
 
     def size(self) -> int:
         """The file's size in bytes."""
@@ -220,6 +250,7 @@ class RealDisk:
     def __init__(self, open_files_max: int = 0, *, read_only: bool = False) -> None:
         self.open_flags = (os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND) | os.O_CLOEXEC
         self.open_files_max = open_files_max or _descriptors_for_files()
+        self.read_buffers = _ReadBuffers()  # of the thread that made the disk
         self._open: dict[RealFile, None] = {}  # in the order in which they are looked at for closing
         self.descriptors_lock = threading.RLock()  # jobs in other threads open and close files, too
         # Only the thread that made the disk closes descriptors of others: it is the one that uses files unpinned.

@@ -14,34 +14,62 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from time import monotonic, perf_counter
-from typing import cast
+from typing import NamedTuple, cast
 
 from odradek.apis.api_versions import unsupported_version_answer
 from odradek.apis.context import AnswerRoom, Context, Door
 from odradek.apis.registry import Answer, Api
 from odradek.edge.config import KafkaDoorConfig
-from odradek.metrics import DoorStats
+from odradek.metrics import ApiStats, DoorStats
 from odradek.wire.api import ApiKey
-from odradek.wire.connection import FrameBuffer, finish_frame, frame_start
+from odradek.wire.connection import FrameBuffer, frame_head
 from odradek.wire.errors import DecodeError
 from odradek.wire.headers import decode_request_header
 from odradek.wire.primitives import ReadBuffer
 from odradek.wire.schema import Message
 
 _HEAD = struct.Struct(">hhi")  # API key, version, correlation id
+_unpack_head = _HEAD.unpack_from
+_PRODUCE = int(ApiKey.PRODUCE)
 _SWEEP_SECONDS = 1.0
 _RESTING_SECONDS = 3.0  # a connection that is silent for so long gives its buffer back
+_JOINED_BYTES_MAX = 8 * 1024  # copying so little costs less than sending its pieces
 
 logger = logging.getLogger(__name__)
+
+
+class _Service(NamedTuple):
+    """One API as connections use it."""
+
+    api: Api
+    flexible_since: int  # the first version whose answers have tagged fields in their header
+    stats: ApiStats
+
+
+class _Services(dict[int, _Service]):
+    """The APIs by key, each prepared when it is first asked for."""
+
+    def __init__(self, apis: Mapping[int, Api], stats: DoorStats) -> None:
+        super().__init__()
+        self._apis = apis
+        self._stats = stats
+
+    def __missing__(self, key: int) -> _Service:
+        api = self._apis.get(key)
+        if api is None:
+            raise DecodeError(f"API key {key}, which is not served")
+        flexible_since = api.versions.high + 1 if api.key is ApiKey.API_VERSIONS else api.flexible_since  # KIP-511
+        service = self[key] = _Service(api, flexible_since, self._stats.api(api.key.name))
+        return service
 
 
 class _Pending:
     """A request whose answer is not sent yet: it is not ready, or one before it is not."""
 
-    __slots__ = ("api", "begun", "correlation_id", "future", "parts", "version")
+    __slots__ = ("begun", "correlation_id", "future", "parts", "service", "version")
 
-    def __init__(self, api: Api, version: int, correlation_id: int, begun: float) -> None:
-        self.api = api
+    def __init__(self, service: _Service, version: int, correlation_id: int, begun: float) -> None:
+        self.service = service
         self.version = version
         self.correlation_id = correlation_id
         self.begun = begun
@@ -58,6 +86,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(server.config.socket_first_request_max_bytes)
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
+        self._context: Context | None = None  # of the last request: the next one's is mostly the same
         self._is_reading = True  # we let the transport read
         self._is_writing = True  # the transport lets us write
         self._is_closing = False
@@ -139,11 +168,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop(str(error))
         if self._is_closing:
             return
-        if self._frames.is_empty or not self._has_room:
+        has_room = self._has_room
+        if self._frames.is_empty or not has_room:
             self.frame_begun_at = None
         elif self.frame_begun_at is None:
             self.frame_begun_at = monotonic()
-        self._balance()
+        if self._is_reading != has_room:
+            self._balance()
 
     @property
     def _has_room(self) -> bool:
@@ -161,32 +192,33 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _handle(self, frame: memoryview) -> None:
         begun = perf_counter()
-        if len(frame) < _HEAD.size:
-            raise DecodeError(f"a request of {len(frame)} bytes; its head alone takes {_HEAD.size}")
-        key, version, correlation_id = _HEAD.unpack_from(frame)
-        api = self._server.apis.get(key)
-        if api is None:
-            raise DecodeError(f"API key {key}, which is not served")
+        try:
+            key, version, correlation_id = _unpack_head(frame)
+        except struct.error:
+            raise DecodeError(f"a request of {len(frame)} bytes; its head alone takes {_HEAD.size}") from None
+        service = self._server.services[key]
+        api, _, stats = service
         if not api.versions[0] <= version <= api.versions[1]:
-            self._refuse_version(api, version, correlation_id, begun)
+            self._refuse_version(service, version, correlation_id, begun)
             return
-        if key != ApiKey.PRODUCE:  # its handler is done with the buffer when it returns; others may wait
+        if key != _PRODUCE:  # its handler is done with the buffer when it returns; others may wait
             frame = memoryview(bytes(frame))
         header, at = decode_request_header(frame)
         request = api.request.decode(frame, version, at)
-        stats = self._server.stats.api(api.key.name)
         stats.request_bytes += len(frame)
-        self._frames.allow(self._config.socket_request_max_bytes)
-        context = Context(self._server.door, version, header.client_id or "", self.peer)
+        context, client_id = self._context, header.client_id or ""
+        if context is None or context.version != version or context.client_id != client_id:
+            self._frames.allow(self._config.socket_request_max_bytes)
+            context = self._context = Context(self._server.door, version, client_id, self.peer)
         try:
             answer = api.handle(context, request)
         except Exception:
-            self._fail(api)
+            self._fail(service)
             return
         if answer is None:  # the client wants none
             stats.latency.observe(perf_counter() - begun)
             return
-        pending = _Pending(api, version, correlation_id, begun)
+        pending = _Pending(service, version, correlation_id, begun)
         self._pending.append(pending)
         if isinstance(answer, Message):
             self._finish(pending, answer)
@@ -196,11 +228,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         else:
             self._server.run(cast("Coroutine[None, None, Answer]", answer), partial(self._answered, pending))
 
-    def _refuse_version(self, api: Api, version: int, correlation_id: int, begun: float) -> None:
+    def _refuse_version(self, service: _Service, version: int, correlation_id: int, begun: float) -> None:
         """ApiVersions of an unknown version gets version 0's answer (KIP-511); any other ends the connection."""
+        api = service.api
         if api.key is not ApiKey.API_VERSIONS:
             raise DecodeError(f"{api.key.name} version {version}; {api.versions[0]} to {api.versions[1]} are served")
-        pending = _Pending(api, 0, correlation_id, begun)
+        pending = _Pending(service, 0, correlation_id, begun)
         self._pending.append(pending)
         self._finish(pending, unsupported_version_answer(self._server.door.served))
 
@@ -214,8 +247,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_closing:
             return
         if error is not None:
-            logger.error("a bug in %s: %r", pending.api.key.name, error, exc_info=error)
-            self._fail(pending.api, logged=True)
+            logger.error("a bug in %s: %r", pending.service.api.key.name, error, exc_info=error)
+            self._fail(pending.service, logged=True)
             return
         answer = done.result()
         assert answer is not None
@@ -226,41 +259,36 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             self._encode(pending, answer)
         except ValueError:
-            self._fail(pending.api)
+            self._fail(pending.service)
         else:
             self._send_ready()
 
     def _encode(self, pending: _Pending, answer: Message) -> None:
-        api, version = pending.api, pending.version
-        flexible = version >= api.flexible_since and api.key is not ApiKey.API_VERSIONS
-        head = frame_start(pending.correlation_id, flexible)
-        parts: list[ReadBuffer] = [head, *answer.encode_parts(version)]
+        _, flexible_since, stats = pending.service
+        parts = answer.encode_parts(pending.version)
         size = sum(map(len, parts))
-        finish_frame(head, size - len(head))
-        stats = self._server.stats.api(api.key.name)
-        stats.response_bytes += size
-        pending.parts = parts
+        head = frame_head(pending.correlation_id, pending.version >= flexible_since, size)
+        stats.response_bytes += len(head) + size
+        parts.insert(0, head)
+        pending.parts = parts if size > _JOINED_BYTES_MAX else [b"".join(parts)]
 
     def _send_ready(self) -> None:
         """Send the answers that are ready, in the order of their requests."""
         assert self._transport is not None
         pending = self._pending
-        ready: list[ReadBuffer] = []
-        while pending and pending[0].parts is not None:
+        while pending and (parts := pending[0].parts) is not None:
             first = pending.popleft()
-            assert first.parts is not None
-            ready += first.parts
-            self._server.stats.api(first.api.key.name).latency.observe(perf_counter() - first.begun)
-        if ready and not self._is_closing:
-            self._transport.writelines(ready)
+            first.service.stats.latency.observe(perf_counter() - first.begun)
+            if not self._is_closing:
+                self._transport.writelines(parts)
 
     # Ends.
 
-    def _fail(self, api: Api, logged: bool = False) -> None:
+    def _fail(self, service: _Service, logged: bool = False) -> None:
         """Our own bug: it is told in the log with all that is known, and costs this client its connection."""
         if not logged:
-            logger.exception("a bug in %s", api.key.name)
-        self._server.stats.api(api.key.name).errors += 1
+            logger.exception("a bug in %s", service.api.key.name)
+        service.stats.errors += 1
         self._end()
 
     def _drop(self, reason: str) -> None:
@@ -307,7 +335,7 @@ class KafkaServer:
 
     def __init__(self, config: KafkaDoorConfig, apis: Mapping[int, Api], stats: DoorStats) -> None:
         self.config = config
-        self.apis = apis
+        self.services = _Services(apis, stats)
         self.stats = stats
         self.room = AnswerRoom(config.queued_answers_max_bytes)
         self.door: Door
@@ -342,7 +370,11 @@ class KafkaServer:
             self.stats.connections_refused += 1
             if address not in self._refusals_told:  # once until it is better: a flood must not fill the log
                 self._refusals_told.add(address)
-                logger.warning("connections from %s refused: %d are open (max.connections.per.ip, max.connections.per.broker)", address, there)
+                logger.warning(
+                    "connections from %s refused: %d are open (max.connections.per.ip, max.connections.per.broker)",
+                    address,
+                    there,
+                )
             return False
         self._by_address[address] = there + 1
         self._connections.add(connection)

@@ -11,6 +11,8 @@ import struct
 from odradek.wire.errors import DecodeError
 
 _LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">ii")
+_FLEXIBLE_HEAD = struct.Struct(">iix")
 LENGTH_BYTES = _LENGTH.size
 _BUFFER_BYTES = 32 * 1024
 _ROOM_MIN = 4 * 1024  # less than this at the buffer's end is not worth a read
@@ -86,14 +88,8 @@ class FrameBuffer:
             self._view, self._begin, self._end = _NOTHING, 0, 0
 
 
-def frame_start(correlation_id: int, flexible: bool) -> bytearray:
-    """The head of an answer whose length is not known yet: `finish_frame` fills it in."""
-    head = bytearray(LENGTH_BYTES) + _LENGTH.pack(correlation_id)
+def frame_head(correlation_id: int, flexible: bool, body_bytes: int) -> bytes:
+    """What stands before the body of an answer: its length, the request's number, and no tagged fields."""
     if flexible:
-        head.append(0)  # no tagged fields
-    return head
-
-
-def finish_frame(head: bytearray, body_bytes: int) -> None:
-    """Write the length of a frame into its head."""
-    _LENGTH.pack_into(head, 0, len(head) - LENGTH_BYTES + body_bytes)
+        return _FLEXIBLE_HEAD.pack(_FLEXIBLE_HEAD.size - LENGTH_BYTES + body_bytes, correlation_id)
+    return _HEAD.pack(_HEAD.size - LENGTH_BYTES + body_bytes, correlation_id)

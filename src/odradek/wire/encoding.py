@@ -151,14 +151,22 @@ class EncoderWriter:
         line, written = self._source.line, self._source.fresh("tagged")
         line(f"{written} = []")
         for tag, field in fields:
-            local, default = self._local(f"{value}.{field.name}"), self._source.default(field)
-            differs = f"{local} is not None" if field.default is None else f"{local} != {default}"
-            with self._source.block(f"if {differs}:"):
+            local = self._local(f"{value}.{field.name}")
+            with self._source.block(f"if {self._differs(field, local)}:"):
                 body = self._tag_body(field, local, f"{path}.{field.name}")
                 line(f"{written}.append({primitives.encode_uvarint(tag)!r} + encode_uvarint(len({body})))")
                 line(f"{written}.append({body})")
-        line(f"{self._parts}.append(encode_uvarint(len({written}) // 2))")
+        line(f"{self._parts}.append(small[len({written}) // 2])")
         line(f"{self._parts} += {written}")
+
+    def _differs(self, field: Field, value: str) -> str:
+        """Return an expression: whether a value is not its field's default. Of a struct, every field is compared."""
+        if field.default is None:
+            return f"{value} is not None"
+        if field.struct is None:
+            return f"{value} != {self._source.default(field)}"
+        inner = " or ".join(self._differs(each, f"{value}.{each.name}") for each in field.struct.fields) or "False"
+        return f"{value} is None or {inner}" if field.nullable is not None else inner
 
     def _tag_body(self, field: Field, local: str, path: str) -> str:
         """Write a tagged field's value into a list of its own, since its size goes before it."""
