@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -28,9 +29,10 @@ from odradek.controller.journal import MetadataJournal, journal_path, read_image
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.disk.real import RealDisk
+from odradek.edge.config import KafkaDoorConfig
 from odradek.edge.http import HttpServer, Page, Route, json_page
 from odradek.edge.kafka import KafkaServer
-from odradek.edge.metrics_page import metrics_page
+from odradek.edge.metrics_page import MetricsPage
 from odradek.groups.coordinator import Coordinator
 from odradek.log.store import LogStore
 from odradek.metrics import DoorStats
@@ -38,6 +40,7 @@ from odradek.model import parse_partition_directory
 
 _OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop"})
 _MEMBER_ID_BYTES = 16
+_DESCRIPTORS_KEPT = 64  # for the journal, directories, the HTTP door
 
 logger = logging.getLogger(__name__)
 
@@ -99,12 +102,13 @@ async def _assemble(
     if settings.address("grpc") is not None:
         raise StartError("the gRPC door is not there yet: leave --grpc off")
     stats = DoorStats()
-    server = KafkaServer(settings.kafka_door_config(), APIS, stats)
+    disk = RealDisk(settings.store_config().log_open_files_max)
+    server = KafkaServer(_within_limits(settings.kafka_door_config(), disk), APIS, stats)
     kafka = await _listen("kafka", server, settings, parts)
     pages: dict[str, Route] = {}
     web = HttpServer(pages)
     http = await _listen("http", web, settings, parts)
-    store, journal = _open_data(settings, clock)
+    store, journal = _open_data(settings, clock, disk)
     parts.callback(store.close)
     if on_open is not None:
         on_open(settings.directory)
@@ -127,7 +131,7 @@ async def _assemble(
         door = Door(broker, groups, sessions, server.room, SERVED, *advertised)
         parts.push_async_callback(_close_door, server, broker)
         await server.open(door)
-    pages["/metrics"] = partial(metrics_page, broker, groups, stats)
+    pages["/metrics"] = MetricsPage(broker, groups, stats)
     pages["/healthcheck"] = partial(_health, broker)
     if http is not None:
         await web.open()
@@ -139,6 +143,15 @@ def _health(broker: Broker) -> Page:
     is_up = not broker.failed.done()
     content = {"status": "up" if is_up else "down", "broker_id": broker.node_id, "leader_broker_id": broker.node_id}
     return json_page(content, 200 if is_up else 503)
+
+
+def _within_limits(config: KafkaDoorConfig, disk: RealDisk) -> KafkaDoorConfig:
+    """Let clients not take the descriptors that the logs need: a segment that cannot be opened stops the broker."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return config
+    left = soft - disk.open_files_max - _DESCRIPTORS_KEPT
+    return replace(config, max_connections_per_broker=max(min(config.max_connections_per_broker, left), 1))
 
 
 async def _close_door(server: KafkaServer, broker: Broker) -> None:
@@ -173,10 +186,9 @@ def _taken(door: str, address: Address, error: OSError) -> StartError:
     )
 
 
-def _open_data(settings: Settings, clock: Clock) -> tuple[LogStore, MetadataJournal]:
+def _open_data(settings: Settings, clock: Clock, disk: RealDisk) -> tuple[LogStore, MetadataJournal]:
     directory = str(settings.directory)
     config = settings.store_config()
-    disk = RealDisk(config.log_open_files_max)
     try:
         _refuse_foreign(disk, directory)
         image, _, _ = read_image(disk, directory)

@@ -102,8 +102,8 @@ _TOPIC_ROWS = (
     ),
     Setting(
         "min.insync.replicas", "topic", Kind.COUNT, 1,
-        "A producer that asks for acks=all is refused while fewer replicas than this are in sync (read once there are "
-        "replicas).",
+        "A producer that asks for acks=all is refused while fewer replicas than this are in sync; a broker that stands "
+        "alone is one.",
         low=1, high=INT_MAX,
     ),
 )  # fmt: skip
@@ -269,9 +269,14 @@ _BROKER_ROWS = (
         high=1_000_000,
     ),
     Setting(
-        "record.decompressed.max.bytes", "broker", Kind.SIZE, 64 * MIB,
-        "A batch that grows beyond this when it is decompressed is refused.",
+        "request.decompressed.max.bytes", "broker", Kind.SIZE, 64 * MIB,
+        "Compressed batches of one Produce request that grow beyond this together, decompressed, are refused.",
         low=MIB, high=INT_MAX,
+    ),
+    Setting(
+        "request.records.max", "broker", Kind.COUNT, 1_000_000,
+        "Records of all batches of one Produce request; more are refused.",
+        low=1, high=INT_MAX,
     ),
     Setting(
         "log.retention.check.interval.ms", "broker", Kind.DURATION, 30 * SECOND_MS,

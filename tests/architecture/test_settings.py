@@ -18,10 +18,6 @@ REFERENCE = ROOT / "docs" / "reference" / "settings.md"
 READ_AS = {"dir": "directory"}
 # Addresses, which the composition root reads by their names: `settings.address("kafka")`.
 READ_BY_NAME = {"kafka", "http", "grpc", "advertised.kafka"}
-# Settings that wait for their reader; an entry goes when the reader comes.
-NOT_READ_YET = {
-    "min.insync.replicas": "replication is not there yet",
-}
 
 # These two make the objects that others read: what they mention is not a use.
 MAKERS = (SOURCE / "config.py", SOURCE / "settings_table.py")
@@ -56,20 +52,13 @@ def test_the_checker_of_readers_tells_reading_from_mentioning() -> None:
         assert "segment_bytes" not in attributes_read(mention)
 
 
-@pytest.mark.parametrize("name", sorted(set(SETTINGS) - set(NOT_READ_YET)))
+@pytest.mark.parametrize("name", sorted(SETTINGS))
 def test_every_setting_is_read_by_something(name: str) -> None:
     if name in READ_BY_NAME:
         is_read = f'"{name}"' in (SOURCE / "node.py").read_text(encoding="utf-8")
     else:
         is_read = READ_AS.get(name, name.replace(".", "_")) in attributes_read_in_source()
     assert is_read, f"nothing in src reads {name}: let something read it, or take it out of the table"
-
-
-@pytest.mark.parametrize("name", NOT_READ_YET)
-def test_a_setting_that_is_excused_is_really_not_read(name: str) -> None:
-    assert name in SETTINGS
-    is_read = name.replace(".", "_") in attributes_read_in_source()
-    assert not is_read, f"{name} is read now: take it off the list"
 
 
 @pytest.mark.parametrize("name", SETTINGS)

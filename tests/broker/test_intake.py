@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from odradek.broker.errors import peer_error
-from odradek.broker.intake import check_produced
+from odradek.broker.intake import Allowance, check_produced
 from odradek.log.config import LogConfig
 from odradek.records.build import ControlType, build_batch, control_batch
 from odradek.records.compression import Codec
@@ -18,6 +18,7 @@ from odradek.wire.errors import ErrorCode, PeerError
 from tests.log.support import log_config
 
 ROOM = 1 << 20
+RECORDS = 1000
 PLAIN = log_config()
 COMPACTED = log_config(cleanup_policy="compact")
 ATTRIBUTES_AT, COUNT_AT, MAGIC_AT = 21, 57, 16
@@ -25,7 +26,7 @@ ATTRIBUTES_AT, COUNT_AT, MAGIC_AT = 21, 57, 16
 
 def verdict(data: bytes | bytearray, config: LogConfig = PLAIN, room: int = ROOM) -> ErrorCode:
     try:
-        check_produced(memoryview(data), config, room)
+        check_produced(memoryview(data), config, Allowance(room, RECORDS))
     except (RecordError, PeerError) as error:
         told = peer_error(error)
         assert told.message

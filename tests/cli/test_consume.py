@@ -10,6 +10,7 @@ import pytest
 
 from odradek.clock import SystemClock
 from tests.cli.commands import Cli, Process, Ran, command, on_a_terminal
+from tests.process import wait_until
 
 
 def fill(cli: Cli, topic: str, count: int = 10) -> None:
@@ -181,12 +182,14 @@ def test_members_share_a_topic(cli: Cli, topic: str, group: str) -> None:
     cli.ok("topic", "create", topic, "-p", "2")
     arguments = ["consume", topic, "-f", "--group", group, "--format", "%p %v\\n"]
     with Process(arguments, cli.address) as first, Process(arguments, cli.address) as second:
-        for _ in range(300):
+
+        def is_shared() -> bool:
             (described,) = cli("group", "describe", group, "--json").objects or [{}]
             members = described.get("members", [])
             assert isinstance(members, list)
-            if described.get("state") == "Stable" and [len(member["assignment"]) for member in members] == [1, 1]:
-                break
+            return described.get("state") == "Stable" and [len(each["assignment"]) for each in members] == [1, 1]
+
+        wait_until(is_shared, 30, "a partition for each member")
         for partition in "01":
             cli.ok("produce", topic, "-p", partition, stdin=b"mine\n")
         seen = first.read_until(b"mine\n") + second.read_until(b"mine\n")

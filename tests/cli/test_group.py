@@ -98,7 +98,7 @@ def test_a_group_with_members_is_neither_moved_nor_deleted(cli: Cli, topic: str,
         process.read_until(b"0\n")
         line = cli.fails("group", "reset", group, topic, "--to", "start")
         assert line.startswith(f"group {group} has 1 active member (odradek-cli at ") and "stop them first" in line
-        assert "1 active member: stop them first" in cli.fails("group", "delete", group, "--yes")
+        assert "has 1 active member (odradek-cli at " in cli.fails("group", "delete", group, "--yes")
         process.interrupt()
         assert process.end().status == 130
     assert cli.ok("group", "reset", group, topic, "--to", "start").lines == [f"{topic}-0 before=1 after=0"]

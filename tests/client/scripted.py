@@ -51,9 +51,12 @@ class Hangup(Exception):  # noqa: N818 - it is an order, not an error
 
 
 class ScriptedBroker:
-    """One node that leads one topic of one partition."""
+    """A node of a cluster with one topic."""
 
-    def __init__(self, *, port: int = 0) -> None:
+    def __init__(self, *, node_id: int = NODE_ID, port: int = 0) -> None:
+        self.node_id = node_id
+        self.cluster = [self]  # all nodes, as its metadata shows them
+        self.leader_id = node_id  # of every partition
         self.asked: list[Message] = []
         self.versions: list[tuple[int, int]] = []  # API key and version of each request
         self.connections = 0
@@ -139,26 +142,29 @@ class ScriptedBroker:
         )
 
     def on_metadata(self, request: metadata.Request) -> metadata.Response:
-        """Describe the only node and the only topic."""
+        """Describe the nodes and the only topic."""
         partitions = [
-            metadata.ResponsePartition(partition_index=index, leader_id=NODE_ID)
+            metadata.ResponsePartition(partition_index=index, leader_id=self.leader_id)
             for index in range(self.partition_count)
         ]
         topics = [metadata.ResponseTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=partitions)]
         wanted = [TOPIC] if request.topics is None else [topic.name for topic in request.topics]
         return metadata.Response(
-            brokers=[metadata.ResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=self._port)],
-            controller_id=NODE_ID,
+            brokers=[
+                metadata.ResponseBroker(node_id=node.node_id, host="127.0.0.1", port=node._port)
+                for node in self.cluster
+            ],
+            controller_id=self.node_id,
             topics=topics if TOPIC in wanted else [],
         )
 
     def on_find_coordinator(self, request: find_coordinator.Request) -> find_coordinator.Response:
         """It is the coordinator of everything."""
         found = [
-            find_coordinator.ResponseCoordinator(key=key, node_id=NODE_ID, host="127.0.0.1", port=self._port)
+            find_coordinator.ResponseCoordinator(key=key, node_id=self.node_id, host="127.0.0.1", port=self._port)
             for key in request.coordinator_keys
         ]
-        return find_coordinator.Response(node_id=NODE_ID, host="127.0.0.1", port=self._port, coordinators=found)
+        return find_coordinator.Response(node_id=self.node_id, host="127.0.0.1", port=self._port, coordinators=found)
 
 
 def produced(error_code: int = 0, *, base_offset: int = 0, message: str | None = None, **more: Any) -> produce.Response:

@@ -185,6 +185,21 @@ async def test_two_in_a_program_do_not_hold_each_other_up(broker: Broker, topic:
 
 
 @asynchronous
+async def test_partitions_that_a_topic_gets_later_are_read_from_their_first_record(broker: Broker, topic: str) -> None:
+    async with Client(broker.bootstrap_servers) as client:
+        await fill(client, topic, 1)
+        async with (
+            Client(broker.bootstrap_servers, metadata_max_age_ms=50) as watching,
+            watching.consumer(topic, start="end") as consumer,
+            client.producer() as producer,
+        ):
+            await client.admin.add_partitions(topic, 3)
+            await producer.send(topic, b"new", partition=2)
+            record = await anext(consumer)
+            assert (record.partition, record.offset) == (2, 0)
+
+
+@asynchronous
 async def test_offsets_are_kept_for_a_group_that_nobody_has_joined(broker: Broker, topic: str, group: str) -> None:
     partition = TopicPartition(topic, 0)
     async with Client(broker.bootstrap_servers) as client:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from odradek.client import Client, ClientError, RequestError, TopicPartition
@@ -64,6 +66,25 @@ async def test_an_error_that_passes_is_overcome_by_asking_who_leads(code: ErrorC
             asked_before = len(broker.asked_for(metadata.Request))
             assert (await anext(consumer)).offset == 3
             assert len(broker.asked_for(metadata.Request)) > asked_before
+
+
+@asynchronous
+async def test_a_partition_that_moves_is_followed_to_its_new_leader() -> None:
+    async with ScriptedBroker(node_id=1) as old, ScriptedBroker(node_id=2) as new, Client(old.address) as client:
+        old.cluster = new.cluster = [old, new]
+        script(old, fetched(batch(0)))
+        script(new)
+        async with client.consumer([PARTITION]) as consumer:
+            assert (await anext(consumer)).offset == 0
+            old.leader_id = 2
+            old.handlers[ApiKey.FETCH] = lambda _: fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            async with asyncio.timeout(20):
+                while not new.asked_for(fetch.Request):
+                    await anext(consumer)
+            position = new.asked_for(fetch.Request)[0].topics[0].partitions[0].fetch_offset
+            async for record in consumer:
+                if record.offset == position + 5:
+                    break
 
 
 @asynchronous

@@ -133,9 +133,9 @@ async def _has(consumer: Consumer, count: int) -> bool:
 
 @asynchronous
 async def test_a_topic_that_grows_is_shared_out_again(broker: Broker, topic: str, group: str) -> None:
-    async with Client(broker.bootstrap_servers) as client:
+    async with Client(broker.bootstrap_servers, metadata_max_age_ms=50) as client:
         await client.admin.create_topic(topic, 1)
-        member = Member(client, [topic, f"{topic}-later"], group, metadata_max_age_ms=50)
+        member = Member(client, [topic, f"{topic}-later"], group)
         await until(lambda: len(member.partitions) == 1)
         await client.admin.add_partitions(topic, 3)
         await until(lambda: len(member.partitions) == 3)

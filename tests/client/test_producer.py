@@ -21,7 +21,7 @@ from odradek.client.partitioner import partition_of_key
 from odradek.records.compression import Codec
 from odradek.wire.errors import ErrorCode
 from tests.client.conftest import Broker
-from tests.client.support import asynchronous
+from tests.client.support import asynchronous, until_async
 
 
 async def everything(client: Client, topic: str) -> list[ConsumerRecord]:
@@ -91,6 +91,23 @@ async def test_a_partition_can_be_chosen_but_must_exist(broker: Broker, topic: s
                 await producer.send(topic, b"x", partition=2)
             await client.admin.add_partitions(topic, 3)
             assert (await producer.send(topic, b"x", partition=2)).partition == 2
+
+
+@asynchronous
+async def test_partitions_that_a_topic_gets_later_are_used(broker: Broker, topic: str) -> None:
+    async with Client(broker.bootstrap_servers) as client:
+        await client.admin.create_topic(topic)
+        async with (
+            Client(broker.bootstrap_servers, metadata_max_age_ms=10) as producing,
+            producing.producer(batch_bytes=1) as producer,
+        ):
+            await producer.send(topic, b"x")
+            await client.admin.add_partitions(topic, 2)
+
+            async def reaches_the_new_one() -> bool:
+                return (await producer.send(topic, b"x")).partition == 1
+
+            await until_async(reaches_the_new_one)
 
 
 @asynchronous

@@ -53,6 +53,22 @@ async def test_a_retriable_refusal_is_retried_under_the_same_number_after_asking
 
 
 @asynchronous
+async def test_a_partition_that_moves_is_followed_to_its_new_leader() -> None:
+    async with ScriptedBroker(node_id=1) as old, ScriptedBroker(node_id=2) as new, Client(old.address) as client:
+        old.cluster = new.cluster = [old, new]
+        script(old)
+        script(new)
+        async with client.producer() as producer:
+            await producer.send(TOPIC, b"a")
+            old.leader_id = 2
+            script(old, *[produced(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 100)
+            await producer.send(TOPIC, b"b")
+            assert numbers(new) == [(0, 1, 1)]
+            await producer.send(TOPIC, b"c")
+            assert numbers(new) == [(0, 1, 1), (0, 2, 1)]
+
+
+@asynchronous
 async def test_a_connection_that_breaks_is_made_anew_and_the_batch_keeps_its_number() -> None:
     async with ScriptedBroker() as broker, Client(broker.address) as client:
         script(broker, hang_up, hang_up)

@@ -5,9 +5,9 @@ import pytest
 from odradek.client.errors import ClientError
 from odradek.client.versions import ApiRanges, api_name
 from odradek.wire.api import ApiKey
-from odradek.wire.messages import fetch, metadata
+from odradek.wire.messages import fetch, metadata, produce
 
-OUR_LOW, OUR_HIGH = metadata.Request.versions
+OUR_HIGH = metadata.Request.versions[1]
 
 
 def ranges(low: int, high: int) -> ApiRanges:
@@ -27,12 +27,17 @@ def test_an_api_that_the_broker_does_not_have_is_named() -> None:
 
 
 def test_ranges_that_do_not_meet_are_both_named() -> None:
-    with pytest.raises(ClientError, match=f"versions {OUR_HIGH + 1} to {OUR_HIGH + 2}, but 0 to {OUR_HIGH} are needed"):
+    with pytest.raises(ClientError, match=f"versions {OUR_HIGH + 1} to {OUR_HIGH + 2}, but 4 to {OUR_HIGH} are needed"):
         ranges(OUR_HIGH + 1, OUR_HIGH + 2).choose(metadata.Request)
     with pytest.raises(ClientError, match="upgraded"):
         ranges(10, OUR_HIGH).choose(metadata.Request, version_max=9)
     assert not ranges(OUR_HIGH + 1, OUR_HIGH + 2).offers(metadata.Request)
     assert ranges(OUR_HIGH, OUR_HIGH + 2).offers(metadata.Request)
+
+
+def test_a_broker_that_takes_only_messages_of_old_is_refused() -> None:
+    with pytest.raises(ClientError, match="offers Produce in versions 0 to 2, but 3 to"):
+        ApiRanges("broker:9092", {ApiKey.PRODUCE: (0, 2)}).choose(produce.Request)
 
 
 def test_an_api_has_the_name_that_kafkas_documentation_uses() -> None:

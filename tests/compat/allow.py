@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.compat.outcome import Outcome, Result
+from tests.compat.outcome import Result
 
 DIRECTORY = Path(__file__).parent / "allow"
 
@@ -40,11 +40,9 @@ def judge(allowed: Collection[str], results: Sequence[Result], *, whole: bool) -
     """Hold results against a list; `whole` says that no test was left out on purpose."""
     ran = {result.name for result in results}
     return Verdict(
-        broken=[result for result in results if result.name in allowed and result.outcome is not Outcome.PASSED],
+        broken=[result for result in results if result.name in allowed and not result.green],
         missing=sorted(set(allowed) - ran) if whole else [],
-        new=sorted(
-            result.name for result in results if result.outcome is Outcome.PASSED and result.name not in allowed
-        ),
+        new=sorted(result.name for result in results if result.green and result.name not in allowed),
     )
 
 

@@ -99,11 +99,14 @@ class KafkaPython:
 
     def _command(self, order: Order, report: Path) -> list[str]:
         tests = [f"test/integration/{module}" for module in MODULES]
+        if order.names:
+            parts = (name.partition("::") for name in order.names)
+            tests = [f"test/integration/{module}.py::{test}" for module, _, test in parts]
         command = [str(self._python), "-m", "pytest", *tests, "-q", "--tb=short", f"--junit-xml={report}"]
         # The suite's own options end the whole run at the first test that hangs.
         command += ["-p", "no:cacheprovider", "-o", "addopts=", "-o", "log_level=INFO", "-o", "junit_logging=no"]
         command += [f"--timeout={min(order.test_seconds_max, TEST_SECONDS_MAX):g}", "--timeout-method=signal"]
-        return [*command, "-k", " or ".join(order.patterns)] if order.patterns else command
+        return [*command, "-k", " or ".join(order.patterns)] if order.patterns and not order.names else command
 
     def _environment(self, order: Order) -> dict[str, str]:
         return {

@@ -30,3 +30,9 @@ class Result:
     seconds: float = 0.0
     reason: str = ""
     log: Path | None = None
+    tries: int = 1
+
+    @property
+    def green(self) -> bool:
+        """Whether it passed."""
+        return self.outcome is Outcome.PASSED

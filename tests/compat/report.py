@@ -33,6 +33,7 @@ def summary(suite: str, results: Sequence[Result], verdict: Verdict) -> str:
             lines += [
                 "  " + line(result) for result in sorted(results, key=lambda r: r.name) if result.outcome is outcome
             ]
+    lines += [f"  green at the second try: {result.name}" for result in results if result.tries > 1 and result.green]
     if verdict.new:
         lines.append("  green and not in the allow-list yet (--update adds them): " + " ".join(verdict.new))
     lines += [f"  BROKEN: {result.name} is in the allow-list; see {result.log}" for result in verdict.broken]

@@ -5,6 +5,7 @@ The foreign suites themselves are not run here; `make compat` does that.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tests.compat import allow, report
 from tests.compat.kafka_python import read_report
 from tests.compat.librdkafka import OUT_OF_REACH, read_log, read_table
 from tests.compat.outcome import Outcome, Result
+from tests.compat.run import run_twice_if_need_be
+from tests.compat.suite import Order
 
 LISTS = sorted(allow.DIRECTORY.glob("*.txt"))
 
@@ -120,6 +123,42 @@ def test_a_green_test_that_is_new_is_told_and_added(tmp_path: Path) -> None:
     assert verdict.new == ["a"]
     allow.add(file, verdict.new)
     assert file.read_text(encoding="utf-8") == "# for people\na\nb\nz\n"
+
+
+class FlakySuite:
+    """A suite of three tests: one is red at its first run, one always, one never."""
+
+    name = "flaky"
+    minutes_max = 1.0
+    scenarios: Mapping[str, Mapping[str, str]] = {"default": {}}
+
+    def __init__(self) -> None:
+        self.asked: list[Sequence[str]] = []
+
+    def prepare(self, cache: Path) -> None:
+        """Nothing to fetch."""
+
+    def run(self, order: Order) -> Iterator[Result]:
+        """Give the results that the names promise."""
+        self.asked.append(order.names)
+        first = len(self.asked) == 1
+        for name, green in (("at-times", not first), ("never", False), ("always", True)):
+            if order.wants(name):
+                yield Result(name, Outcome.PASSED if green else Outcome.FAILED)
+
+
+def test_what_is_allowed_and_red_is_run_again_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allow, "DIRECTORY", tmp_path)
+    allow.add(tmp_path / "flaky.txt", ["at-times", "always"])
+    suite = FlakySuite()
+    order = Order("127.0.0.1:1", "4.2", "default", (), 1.0, 0.0, tmp_path, jobs=3)
+    results = run_twice_if_need_be(suite, order)
+    assert suite.asked == [(), ["at-times"]]
+    assert {result.name: (result.green, result.tries) for result in results} == {
+        "at-times": (True, 2),
+        "never": (False, 1),
+        "always": (True, 1),
+    }
 
 
 @pytest.mark.parametrize("file", LISTS, ids=lambda file: file.stem)

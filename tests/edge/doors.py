@@ -8,7 +8,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
-from typing import Any, ParamSpec, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import uvloop
 
@@ -17,12 +17,14 @@ from odradek.apis.registry import Api, Versions
 from odradek.config import load_settings
 from odradek.edge.kafka import KafkaConnection, KafkaServer
 from odradek.metrics import DoorStats
-from odradek.wire.api import ApiKey
-from odradek.wire.headers import RequestHeader, encode_request_header
+from odradek.wire.api import ApiKey, response_header_version
+from odradek.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from odradek.wire.messages import api_versions, metadata
+from odradek.wire.schema import Message
 from tests.client.support import TEST_SECONDS
 
 Parameters = ParamSpec("Parameters")
+M = TypeVar("M", bound=Message)
 
 VERSION = 9
 LARGE_BYTES = 1 << 20  # of an answer to `large`
@@ -106,10 +108,25 @@ class AsyncClient:
 
     def frame(self, name: str) -> bytes:
         """A request that the staff understands."""
+        return self.frame_of(metadata.Request(topics=[metadata.RequestTopic(name=name)]), VERSION)
+
+    def frame_of(self, message: Message, version: int) -> bytes:
+        """Any request."""
         self._correlation_id += 1
-        header = encode_request_header(RequestHeader(ApiKey.METADATA, VERSION, self._correlation_id, "test"))
-        body = header + metadata.Request(topics=[metadata.RequestTopic(name=name)]).encode(VERSION)
+        header = encode_request_header(RequestHeader(message.api_key, version, self._correlation_id, "test"))
+        body = header + message.encode(version)
         return struct.pack(">i", len(body)) + body
+
+    async def read_answer(self, kind: type[M], version: int) -> M:
+        """The next answer, of a kind."""
+        frame = await self.read_frame()
+        _, at = decode_response_header(frame, response_header_version(kind.api_key, version) == 1)
+        return kind.decode(frame, version, at)
+
+    async def ask_for(self, message: Message, kind: type[M], version: int) -> M:
+        """Send any request and wait for its answer."""
+        self.writer.write(self.frame_of(message, version))
+        return await self.read_answer(kind, version)
 
     def send(self, *names: str) -> None:
         """Ask, all at once."""

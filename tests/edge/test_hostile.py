@@ -27,7 +27,7 @@ SETTINGS = {
     "socket.frame.timeout.ms": "700",
     "socket.stall.timeout.ms": "1500",
     "max.connections.per.ip": str(PER_ADDRESS),
-    "record.decompressed.max.bytes": "4MiB",
+    "request.decompressed.max.bytes": "4MiB",
     "partitions.max": "12000",
     "group.initial.rebalance.delay.ms": "0",
 }

@@ -7,11 +7,12 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from odradek.clock import ManualClock
-from odradek.disk.errors import LockedError
+from odradek.disk.errors import DiskError, LockedError
 from odradek.disk.interface import Disk
 from odradek.disk.memory import MemoryDisk
 from odradek.disk.real import RealDisk
@@ -57,6 +58,49 @@ def test_a_store_opens_the_logs_that_are_there() -> None:
         "users-3": [b"2", b"3"],
     }
     assert store.reports == {}
+
+
+def test_many_logs_are_made_in_another_thread_and_begin_in_their_leaders_epoch() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    creation = store.begin_create([ORDERS, USERS], leader_epoch=5)
+    thread = Thread(target=creation.run)
+    thread.start()
+    thread.join()
+    assert store.logs == {}, "they are the store's when their owner says so"
+    store.finish_create(creation)
+    assert set(store.logs) == {ORDERS, USERS}
+    assert store.logs[USERS].epochs.items() == [(5, 0)]
+    disk.crash(random.Random(0))
+    assert set(open_store(disk).logs) == {ORDERS, USERS}
+
+
+def test_logs_that_exist_or_come_too_late_are_not_made() -> None:
+    store = open_store(MemoryDisk())
+    store.create(ORDERS)
+    with pytest.raises(LogError, match="exists already"):
+        store.begin_create([USERS, ORDERS])
+    late = store.begin_create([USERS])
+    late.run()
+    store.close()
+    with pytest.raises(LogError, match="closed"):
+        store.finish_create(late)
+
+
+def test_closing_a_log_in_which_nothing_was_written_writes_nothing() -> None:
+    disk = MemoryDisk()
+    store = open_store(disk)
+    store.create(ORDERS)
+    store.create(USERS).append(batch(b"1"))
+    before = names(disk, f"{DATA}/{ORDERS}")
+    store.close()
+    assert names(disk, f"{DATA}/{ORDERS}") == before
+    assert any(name.endswith(".snapshot") for name in names(disk, f"{DATA}/{USERS}"))
+    store = open_store(disk)
+    disk.fail_next("write", errno.EIO)
+    store.logs[USERS].close()
+    with pytest.raises(DiskError):  # the first write since then
+        disk.write_atomic(f"{DATA}/other", b"")
 
 
 def test_a_topic_whose_name_ends_like_a_partition_keeps_its_name() -> None:

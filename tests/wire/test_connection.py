@@ -111,15 +111,24 @@ def test_a_frame_of_which_only_a_part_has_come_is_not_moved_while_there_is_room(
     assert list(feed(buffer, framed(b"two")[5:])) == [b"two"]
 
 
-def test_a_large_frame_gets_a_buffer_of_its_size_at_once_and_keeps_it_for_the_next() -> None:
-    size = 10 * BUFFER_BYTES
+def test_a_large_frame_gets_memory_as_it_comes_and_leaves_it_for_the_next() -> None:
+    size = 30 * BUFFER_BYTES
     buffer = FrameBuffer(MAX)
     list(feed(buffer, framed(bytes(size))[:100]))
-    assert buffer.capacity_bytes == size + LENGTH_BYTES
-    whole = buffer.writable().obj
+    assert buffer.capacity_bytes < size / 4, "an announcement alone costs little"
     assert list(feed(buffer, framed(bytes(size))[100:])) == [bytes(size)]
+    whole = buffer.writable().obj
     assert list(feed(buffer, framed(bytes(size)))) == [bytes(size)]
     assert buffer.writable().obj is whole
+
+
+def test_a_very_large_buffer_goes_when_frames_are_small_again() -> None:
+    size = 4 * 2**20
+    buffer = FrameBuffer(size)
+    assert [len(frame) for frame in feed(buffer, framed(bytes(size)))] == [size]
+    assert list(feed(buffer, framed(b"small"))) == [b"small"]
+    buffer.writable()
+    assert buffer.capacity_bytes == BUFFER_BYTES
 
 
 @pytest.mark.parametrize("size", [BUFFER_BYTES - LENGTH_BYTES - 1, BUFFER_BYTES - LENGTH_BYTES, BUFFER_BYTES])

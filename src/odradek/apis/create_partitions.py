@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.wire.api import ApiKey
@@ -13,17 +16,18 @@ VERSIONS = Versions(0, 3)
 
 async def handle(context: Context, request: create_partitions.Request) -> create_partitions.Response:
     """Add partitions to each topic, or only check it."""
-    names = [topic.name for topic in request.topics]
+    names = Counter(topic.name for topic in request.topics)
     results = []
     for wanted in request.topics:
         result = create_partitions.ResponseResult(name=wanted.name)
         try:
-            if names.count(wanted.name) > 1:
+            if names[wanted.name] > 1:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named twice in one request")
             await _grow(context, wanted, request.validate_only)
         except PeerError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
+        await asyncio.sleep(0)  # many topics must not hold up the others
     return create_partitions.Response(results=results)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.broker.configs import ResourceType, describe
@@ -16,18 +19,19 @@ _REPLICAS = 1
 
 async def handle(context: Context, request: create_topics.Request) -> create_topics.Response:
     """Make each topic, or only check it."""
-    names = [topic.name for topic in request.topics]
+    names = Counter(topic.name for topic in request.topics)
     answers = []
     for wanted in request.topics:
         answer = create_topics.ResponseTopic(name=wanted.name)
         try:
-            if names.count(wanted.name) > 1:
+            if names[wanted.name] > 1:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named twice in one request")
             await _create(context, wanted, answer, request.validate_only)
         except PeerError as error:
             answer.error_code, answer.error_message = error.code, error.message
             answer.configs = None
         answers.append(answer)
+        await asyncio.sleep(0)  # many topics must not hold up the others
     return create_topics.Response(topics=answers)
 
 

@@ -34,7 +34,7 @@ async def _delete(context: Context, wanted: delete_topics.RequestTopic, answer: 
     else:
         topic = broker.topic(wanted.name)
     answer.name, answer.topic_id = topic.name, topic.id
-    await broker.delete_topic(topic.name)
+    await broker.delete_topic(topic.name, topic.id)
 
 
 API = Api(ApiKey.DELETE_TOPICS, VERSIONS, delete_topics.Request, handle)

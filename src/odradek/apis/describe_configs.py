@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.broker.configs import Entry, describe
@@ -12,7 +14,7 @@ from odradek.wire.messages import describe_configs
 VERSIONS = Versions(1, 4)
 
 
-def handle(context: Context, request: describe_configs.Request) -> describe_configs.Response:
+async def handle(context: Context, request: describe_configs.Request) -> describe_configs.Response:
     """Describe each resource."""
     results = []
     for resource in request.resources:
@@ -27,6 +29,7 @@ def handle(context: Context, request: describe_configs.Request) -> describe_conf
         except PeerError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
+        await asyncio.sleep(0)  # many resources must not hold up the others
     return describe_configs.Response(results=results)
 
 

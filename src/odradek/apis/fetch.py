@@ -19,6 +19,7 @@ from odradek.wire.messages import fetch
 
 VERSIONS = Versions(4, 17)
 _FIRST_WITH_TOPIC_IDS = 13
+_PARTITIONS_MAX = 50_000  # more would hold up everybody else for too long
 
 
 def handle(context: Context, request: fetch.Request) -> fetch.Response | Awaitable[fetch.Response]:
@@ -69,6 +70,8 @@ def _refusal(request: fetch.Request) -> PeerError | None:
 def _wanted(context: Context, request: fetch.Request) -> tuple[FetchSession | None, dict[PartitionKey, Wanted]]:
     """The partitions to read: those of the request, or those of its session."""
     by_id = context.version >= _FIRST_WITH_TOPIC_IDS
+    if sum(len(topic.partitions) for topic in request.topics) > _PARTITIONS_MAX:
+        raise PeerError(ErrorCode.INVALID_REQUEST, f"more than {_PARTITIONS_MAX} partitions in one fetch")
     named = {
         (topic.topic_id if by_id else topic.topic, partition.partition): Wanted(
             partition.fetch_offset,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from odradek.apis.leader_epoch import check_leader_epoch
 from odradek.broker.broker import Broker
@@ -79,13 +78,19 @@ class FetchRound:
     def read(self) -> None:
         """Read every partition anew."""
         self.size_bytes = 0
+        self.has_error = False
         for reading in self.readings:
-            self.read_one(reading)
+            self._read_one(reading)
 
-    def read_one(self, reading: Reading) -> None:
+    def drop(self) -> None:
+        """Let go of what was read; `read` gets it again."""
+        self.size_bytes = 0
+        for reading in self.readings:
+            reading.take(_EMPTY)
+
+    def _read_one(self, reading: Reading) -> None:
         """Read one partition, as far as the answer has room."""
         reading.error = None
-        self.size_bytes -= reading.size_bytes
         reading.take(_EMPTY)
         try:
             partition = reading.partition = self._find(reading.key)
@@ -152,7 +157,10 @@ class FetchRound:
 
 
 class WaitingFetch:
-    """A fetch that waits for more bytes, for an error or for its time to end."""
+    """A fetch that waits for more bytes, for an error or for its time to end.
+
+    It holds no records meanwhile: it counts the bytes that come, and everything is read once, at the end.
+    """
 
     def __init__(
         self, round_: FetchRound, min_bytes: int, wait_seconds: float, respond: Callable[[], fetch.Response]
@@ -164,44 +172,60 @@ class WaitingFetch:
         self._round = round_
         self._min_bytes = min_bytes
         self._respond = respond
-        self._moved: set[Reading] = set()
-        self._reading_cold: asyncio.Task[None] | None = None
-        self._wakers = [
-            (reading.partition, partial(self._wake, reading)) for reading in round_.readings if reading.partition
-        ]
-        for partition, waker in self._wakers:
-            partition.wake_on_advance(waker)
-        self._timer = loop.call_later(wait_seconds, self._time_is_up)
+        self._is_looking = False
+        self._final_read: asyncio.Task[None] | None = None
+        self._partitions = [reading.partition for reading in round_.readings if reading.partition is not None]
+        self._missing_bytes = self._appended_bytes() + min_bytes - round_.size_bytes
+        round_.drop()
+        for partition in self._partitions:
+            partition.wake_on_advance(self._wake)
+        self._timer = loop.call_later(wait_seconds, self._finish)
 
-    def _wake(self, reading: Reading) -> None:
-        if not self._moved:
-            self._loop.call_soon(self._read_moved)
-        self._moved.add(reading)
+    def _appended_bytes(self) -> int:
+        return sum(partition.appended_bytes for partition in self._partitions)
 
-    def _read_moved(self) -> None:
-        moved, self._moved = self._moved, set()
-        if self.future.done() or self._reading_cold is not None:
+    def _wake(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """See whether it is worth to read: enough has been appended, or a partition is gone."""
+        self._is_looking = False
+        if self.future.done() or self._final_read is not None:
             return
-        for reading in moved:
-            self._round.read_one(reading)
+        is_gone = any(partition.log.ended for partition in self._partitions)
+        if not is_gone and self._appended_bytes() < self._missing_bytes:
+            return
+        self._round.read()
         if self._round.needs_disk:
-            self._reading_cold = self._loop.create_task(self._read_cold())
+            self._finish()
         elif self._round.is_enough(self._min_bytes):
-            self._finish()
-
-    async def _read_cold(self) -> None:
-        await self._round.read_from_disk()
-        self._finish()
-
-    def _time_is_up(self) -> None:
-        if self._reading_cold is None:
-            self._finish()
+            self.future.set_result(self._respond())
+        else:  # what was appended is not flushed yet
+            self._round.drop()
 
     def _finish(self) -> None:
+        """Read what there is, from the disk if need be, and answer."""
+        if self.future.done() or self._final_read is not None:
+            return
+        self._round.read()
+        if self._round.needs_disk:
+            self._final_read = self._loop.create_task(self._read_from_disk())
+        else:
+            self.future.set_result(self._respond())
+
+    async def _read_from_disk(self) -> None:
+        try:
+            await self._round.read_from_disk()
+        except Exception as error:
+            if not self.future.done():
+                self.future.set_exception(error)
+            return
         if not self.future.done():
             self.future.set_result(self._respond())
 
     def _forget(self, _: asyncio.Future[fetch.Response]) -> None:
         self._timer.cancel()
-        for partition, waker in self._wakers:
-            partition.forget(waker)
+        for partition in self._partitions:
+            partition.forget(self._wake)

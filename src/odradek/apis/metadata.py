@@ -9,7 +9,7 @@ from odradek.apis.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.broker.broker import LEADER_EPOCH_ALONE
-from odradek.broker.topics import Topic
+from odradek.broker.topics import INTERNAL_TOPICS, Topic
 from odradek.model import TopicPartition, topic_name_problem
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
@@ -17,6 +17,7 @@ from odradek.wire.messages import metadata
 
 VERSIONS = Versions(0, 13)
 _NO_ID = bytes(16)
+_FIRST_WITH_LOOK_UP_BY_ID = 12
 
 
 async def handle(context: Context, request: metadata.Request) -> metadata.Response:
@@ -45,6 +46,8 @@ async def handle(context: Context, request: metadata.Request) -> metadata.Respon
 
 async def _find(context: Context, wanted: metadata.RequestTopic, request: metadata.Request) -> metadata.ResponseTopic:
     broker = context.broker
+    if wanted.name is None and context.version < _FIRST_WITH_LOOK_UP_BY_ID:
+        return metadata.ResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=wanted.topic_id)
     if wanted.name is None or wanted.topic_id != _NO_ID:
         by_id = broker.topic_by_id(wanted.topic_id)
         if by_id is None:
@@ -55,7 +58,8 @@ async def _find(context: Context, wanted: metadata.RequestTopic, request: metada
     topic = broker.topics.get(wanted.name)
     if topic is None and topic_name_problem(wanted.name) is not None:
         return metadata.ResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=wanted.name)
-    if topic is None and request.allow_auto_topic_creation and broker.config.auto_create_topics_enable:
+    may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    if topic is None and may_create and wanted.name not in INTERNAL_TOPICS:
         try:
             topic = await broker.create_topic(wanted.name, -1, {})
         except PeerError as error:

@@ -13,6 +13,7 @@ from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import offset_commit
 from odradek.wire.messages.offset_commit import ResponsePartition
 
+_TIME_MAX = 2**63 - 1
 VERSIONS = Versions(2, 9)
 
 _MEMBER_EPOCHS_SINCE = 9  # KIP-848
@@ -54,7 +55,7 @@ def _partitions(
     metadata_max = context.groups.config.offset_metadata_max_bytes
     now_ms = context.groups.now_ms()
     retention_ms = request.retention_time_ms
-    expire_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
+    expire_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else min(now_ms + retention_ms, _TIME_MAX)
     answers = []
     for partition in topic.partitions:
         index, metadata = partition.partition_index, partition.committed_metadata or ""

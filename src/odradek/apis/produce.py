@@ -14,7 +14,7 @@ from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
-from odradek.broker.intake import check_produced
+from odradek.broker.intake import Allowance, check_produced
 from odradek.broker.topics import OFFSETS_TOPIC, Topic
 from odradek.log.errors import LogError, LogStoppedError
 from odradek.wire.api import ApiKey
@@ -23,7 +23,9 @@ from odradek.wire.messages import produce
 
 VERSIONS = Versions(0, 12)
 _FIRST_WITH_BATCHES = 3
-_ACKS = (0, 1, -1)
+_ALL = -1
+_ACKS = (0, 1, _ALL)
+_REPLICAS = 1  # this broker stands alone
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 def handle(context: Context, request: produce.Request) -> produce.Response | asyncio.Future[produce.Response] | None:
     """Append each partition's batch; wait for the flush where the topic asks for one."""
     refusal = _refusal(context.version, request)
+    config = context.broker.config
+    allowed = Allowance(config.request_decompressed_max_bytes, config.request_records_max)
     waiting: list[tuple[produce.ResponsePartition, asyncio.Future[None]]] = []
     topics = []
     for wanted in request.topic_data:
@@ -42,7 +46,7 @@ def handle(context: Context, request: produce.Request) -> produce.Response | asy
             try:
                 if refusal is not None:
                     raise refusal
-                flushed = _append(context.broker, topic, wanted.name, sent, answer, request.acks)
+                flushed = _append(context.broker, topic, wanted.name, sent, answer, request.acks, allowed)
             except CLIENT_FAULTS as error:
                 _explain(context, answer, error)
             else:
@@ -73,6 +77,7 @@ def _append(
     sent: produce.RequestPartition,
     answer: produce.ResponsePartition,
     acks: int,
+    allowed: Allowance,
 ) -> asyncio.Future[None] | None:
     """Write one batch and fill in the answer; a future if it must wait for the disk."""
     partition = None if topic is None else topic.partitions.get(sent.index)
@@ -80,13 +85,16 @@ def _append(
         partition = broker.partition(name, sent.index)
     if name == OFFSETS_TOPIC:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
+    if acks == _ALL and partition.topic.min_insync_replicas > _REPLICAS:
+        needed = partition.topic.min_insync_replicas
+        raise PeerError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {needed}; there is 1 replica")
     if sent.records is None:
         raise PeerError(ErrorCode.INVALID_RECORD, "there are no records")
     data = memoryview(sent.records)
     log = partition.log
-    check_produced(data, log.config, broker.config.record_decompressed_max_bytes)
+    check_produced(data, log.config, allowed)
     try:
-        base, last, append_time_ms, _ = log.append(data, partition.leader_epoch)
+        base, last, append_time_ms, _ = partition.append(data)
     except LogStoppedError as error:
         broker.heed(error)
         raise

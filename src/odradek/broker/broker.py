@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.settings import SettingsView
@@ -20,6 +20,7 @@ from odradek.clock import Clock
 from odradek.controller import image as records
 from odradek.controller.journal import MetadataJournal
 from odradek.disk.errors import DiskError
+from odradek.log.config import LogConfig
 from odradek.log.errors import LogError, LogStoppedError
 from odradek.log.flusher import GroupFlusher
 from odradek.log.log import PartitionLog
@@ -32,6 +33,7 @@ LEADER_EPOCH_ALONE = 0  # a broker that stands alone has led every partition fro
 _PRODUCER_ID_BLOCK = 1000
 
 _Result = TypeVar("_Result")
+Overrides: TypeAlias = "Mapping[str, str] | Callable[[Mapping[str, str]], Mapping[str, str]]"
 logger = logging.getLogger(__name__)
 
 
@@ -74,8 +76,7 @@ class Broker:
                 self._drop_stray(partition)
         for topic_image in list(self._journal.image.topics.values()):
             topic = Topic(topic_image.name, topic_image.id, dict(topic_image.configs))
-            for index in range(topic_image.partition_count):
-                await self._add_partition(topic, index)
+            await self._add_partitions(topic, 0, topic_image.partition_count)
             self._publish(topic)
 
     def _drop_stray(self, partition: TopicPartition) -> None:
@@ -140,22 +141,27 @@ class Broker:
 
     # Changing topics.
 
-    async def create_topic(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
-        """Make a topic; -1 partitions means as many as num.partitions says."""
+    async def create_topic(
+        self, name: str, partition_count: int, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> Topic:
+        """Make a topic; -1 partitions means as many as num.partitions says. Internal ones are the broker's to make."""
         async with self._changing:
-            count = self.check_new_topic(name, partition_count, overrides)
+            count = self.check_new_topic(name, partition_count, overrides, internal=internal)
             topic = Topic(name, secrets.token_bytes(16), dict(overrides))
             body = {"topic_name": name, "topic_id": topic.id.hex(), "partitions": count, "configs": topic.overrides}
             await self._record(records.CREATE_TOPIC, body)
-            for index in range(count):
-                await self._add_partition(topic, index)
+            await self._add_partitions(topic, 0, count)
             self._publish(topic)
         logger.info("topic %s made with %d partitions", name, count)
         return topic
 
-    def check_new_topic(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> int:
+    def check_new_topic(
+        self, name: str, partition_count: int, overrides: Mapping[str, str], *, internal: bool = False
+    ) -> int:
         """Refuse a topic that cannot be made; say how many partitions it would get."""
         problem = topic_name_problem(name)
+        if name in INTERNAL_TOPICS and not internal:
+            problem = f"{name} belongs to the broker, which makes it when it is needed"
         if problem is not None:
             raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name in self.topics:
@@ -190,14 +196,16 @@ class Broker:
         except SettingError as error:
             raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
-    async def delete_topic(self, name: str) -> None:
-        """Take a topic away; its bytes are freed in the background."""
+    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
+        """Take a topic away, if it still has this id; its bytes are freed in the background."""
         async with self._changing:
             if name in INTERNAL_TOPICS:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"{name} belongs to the broker and cannot be deleted")
             if not self.config.delete_topic_enable:
                 raise PeerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
             topic = self.topic(name)
+            if topic_id not in (None, topic.id):
+                raise PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} was deleted and made again meanwhile")
             await self._record(records.DELETE_TOPIC, {"topic_name": name})
             del self.topics[name], self._by_id[topic.id], self._by_metric_name[name.replace(".", "_")]
             self.metadata_version += 1
@@ -206,6 +214,7 @@ class Broker:
                 del self._by_log[partition.log]
                 self._free(partition.tp)
                 partition.advanced()
+                await asyncio.sleep(0)  # letting many go must not hold up the others
             self.on_topic_deleted(name)
         logger.info("topic %s deleted", name)
 
@@ -215,8 +224,7 @@ class Broker:
             topic = self.topic(name)
             self.check_new_total(topic, total)
             await self._record(records.ADD_PARTITIONS, {"topic_name": name, "partitions": total})
-            for index in range(topic.partition_count, total):
-                await self._add_partition(topic, index)
+            await self._add_partitions(topic, topic.partition_count, total)
             self.metadata_version += 1
 
     def check_new_total(self, topic: Topic, total: int) -> None:
@@ -230,10 +238,11 @@ class Broker:
             )
         self._check_room(total - present)
 
-    async def set_topic_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace the settings that a topic has for itself; its logs follow at once."""
+    async def set_topic_overrides(self, name: str, change: Overrides) -> None:
+        """Replace the settings that a topic has for itself, given those of this moment; its logs follow at once."""
         async with self._changing:
             topic = self.topic(name)
+            overrides = change(topic.overrides) if callable(change) else change
             self.check_overrides(overrides)
             await self._record(records.SET_TOPIC_CONFIGS, {"topic_name": name, "configs": dict(overrides)})
             topic.overrides = dict(overrides)
@@ -244,9 +253,10 @@ class Broker:
         """The topics' defaults that were changed while running."""
         return self._journal.image.broker_configs
 
-    async def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
-        """Replace the defaults of all topics that were changed while running."""
+    async def set_broker_overrides(self, change: Overrides) -> None:
+        """Replace the defaults of all topics that were changed while running, given those of this moment."""
         async with self._changing:
+            overrides = change(self.broker_overrides) if callable(change) else change
             settings = self.check_broker_overrides(overrides)
             await self._record(records.SET_BROKER_CONFIGS, {"configs": dict(overrides)})
             self.settings = settings
@@ -264,38 +274,58 @@ class Broker:
         return settings
 
     def _reconfigure(self, topic: Topic) -> None:
-        config = self.settings.log_config(topic.overrides)
+        config = self._config_of(topic)
         for partition in topic.partitions.values():
-            partition.log.configure(config)
+            partition.configure(config)
+            if partition.log.safe_offset < partition.log.next_offset:
+                self.flusher.request(partition.log)
             partition.advanced()  # with another `flush`, more may count as safe
+
+    def _config_of(self, topic: Topic) -> LogConfig:
+        replicas = self.settings.with_overrides(topic.overrides).values["min.insync.replicas"]
+        topic.min_insync_replicas = replicas if isinstance(replicas, int) else 1
+        return self.settings.log_config(topic.overrides)
 
     # Producer ids.
 
     async def new_producer_id(self) -> int:
         """An id that no producer has had and none will get again."""
-        async with self._changing:
-            if self._next_producer_id == self._producer_ids_end:
-                end = self._next_producer_id + _PRODUCER_ID_BLOCK
-                await self._record(records.PRODUCER_IDS, {"next": end})
-                self._producer_ids_end = end
-            self._next_producer_id += 1
-            return self._next_producer_id - 1
+        while self._next_producer_id == self._producer_ids_end:
+            async with self._changing:
+                if self._next_producer_id == self._producer_ids_end:
+                    end = self._next_producer_id + _PRODUCER_ID_BLOCK
+                    await self._record(records.PRODUCER_IDS, {"next": end})
+                    self._producer_ids_end = end
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
 
     # Inside.
 
-    async def _add_partition(self, topic: Topic, index: int) -> None:
-        tp = TopicPartition(topic.name, index)
-        topic.partition_count = index + 1
-        log = self.store.logs.get(tp)
-        if log is None:
-            if tp in self.store.offline:
-                return
-            log = self._guarded(partial(self.store.create, tp))
-            await asyncio.sleep(0)  # making many must not hold up the others
-        log.configure(self.settings.log_config(topic.overrides))
-        partition = Partition(topic, index, log, LEADER_EPOCH_ALONE)
-        topic.partitions[index] = partition
-        self._by_log[log] = partition
+    async def _add_partitions(self, topic: Topic, first: int, total: int) -> None:
+        """Let a topic have its partitions from `first` on; their logs are made where there are none."""
+        logs, offline = self.store.logs, self.store.offline
+        wanted = [TopicPartition(topic.name, index) for index in range(first, total)]
+        missing = [tp for tp in wanted if tp not in logs and tp not in offline]
+        if missing:
+            await self._make_logs(missing)
+        config = self._config_of(topic)
+        topic.partition_count = total
+        for tp in wanted:
+            log = logs.get(tp)
+            if log is not None:
+                log.configure(config)
+                partition = Partition(topic, tp.partition, log, LEADER_EPOCH_ALONE)
+                topic.partitions[tp.partition] = partition
+                self._by_log[log] = partition
+
+    async def _make_logs(self, partitions: list[TopicPartition]) -> None:
+        try:
+            creation = self.store.begin_create(partitions, LEADER_EPOCH_ALONE)
+            await self._in_thread(creation.run)
+            self.store.finish_create(creation)
+        except (DiskError, LogError) as error:
+            self.stop_for(error)
+            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _free(self, tp: TopicPartition) -> None:
         """Let a partition go at once, and its bytes when a thread has time."""

@@ -16,7 +16,8 @@ class BrokerConfig:
     delete_topic_enable: bool
     fetch_max_bytes: int  # in one answer
     max_incremental_fetch_session_cache_slots: int
-    record_decompressed_max_bytes: int
+    request_decompressed_max_bytes: int  # of all batches of one Produce request
+    request_records_max: int
     log_retention_check_interval_ms: int
     log_cleaner_backoff_ms: int
     offsets_topic_num_partitions: int

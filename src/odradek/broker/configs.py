@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from odradek.broker.broker import Broker
+from odradek.broker.broker import Broker, Overrides
 from odradek.broker.settings import SettingsView
 from odradek.settings_rows import SETTINGS
 from odradek.settings_table import INT_MAX, Kind, Setting
@@ -126,14 +126,15 @@ async def change(broker: Broker, resource_type: int, name: str, changes: Sequenc
     """Change single settings of a resource."""
     if len({each.name for each in changes}) < len(changes):
         raise PeerError(ErrorCode.INVALID_REQUEST, "a setting is changed twice in one request")
-    if resource_type == ResourceType.TOPIC:
-        overrides = dict(broker.topic(name).overrides)
-    else:
-        overrides = dict(broker.broker_overrides)
     entries = {entry.setting.name: entry for entry in describe(broker, resource_type, name, None)}
-    for each in changes:
-        _apply(overrides, each, entries.get(each.name))
-    await _set(broker, resource_type, name, overrides, validate_only)
+
+    def changed(present: Mapping[str, str]) -> Mapping[str, str]:
+        overrides = dict(present)
+        for each in changes:
+            _apply(overrides, each, entries.get(each.name))
+        return overrides
+
+    await _set(broker, resource_type, name, changed, validate_only)
 
 
 def _apply(overrides: dict[str, str], each: Change, entry: Entry | None) -> None:
@@ -158,18 +159,17 @@ def _apply(overrides: dict[str, str], each: Change, entry: Entry | None) -> None
     overrides[each.name] = ",".join(present)
 
 
-async def _set(
-    broker: Broker, resource_type: int, name: str, overrides: Mapping[str, str], validate_only: bool
-) -> None:
+async def _set(broker: Broker, resource_type: int, name: str, change: Overrides, validate_only: bool) -> None:
+    """Change a resource's own settings; the broker computes them anew from what they are when their turn comes."""
     if resource_type == ResourceType.TOPIC:
-        broker.topic(name)
+        topic = broker.topic(name)
         if validate_only:
-            broker.check_overrides(overrides)
+            broker.check_overrides(change(topic.overrides) if callable(change) else change)
         else:
-            await broker.set_topic_overrides(name, overrides)
+            await broker.set_topic_overrides(name, change)
         return
     _check_broker(broker, resource_type, name)
     if validate_only:
-        broker.check_broker_overrides(overrides)
+        broker.check_broker_overrides(change(broker.broker_overrides) if callable(change) else change)
     else:
-        await broker.set_broker_overrides(overrides)
+        await broker.set_broker_overrides(change)

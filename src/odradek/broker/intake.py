@@ -5,6 +5,8 @@ The log checks the CRC, the size and the producer's sequence when it appends; he
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from odradek.log.config import LogConfig
 from odradek.records.errors import InvalidRecordError, RecordError
 from odradek.records.header import CONTROL, DELETE_HORIZON, TRANSACTIONAL, BatchHeader, check_batch, read_header
@@ -17,7 +19,15 @@ _MAGIC = 2
 _NOT_FOR_CLIENTS = CONTROL | DELETE_HORIZON | TRANSACTIONAL
 
 
-def check_produced(data: memoryview, config: LogConfig, decompressed_bytes_max: int) -> None:
+@dataclass(slots=True)
+class Allowance:
+    """What the batches of one request may cost together: looking into them holds up everybody else."""
+
+    decompressed_bytes: int
+    records: int
+
+
+def check_produced(data: memoryview, config: LogConfig, allowed: Allowance) -> None:
     """Refuse bytes that are not exactly one good batch of a client; what the log checks itself may still be wrong."""
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] != _MAGIC:
         raise PeerError(
@@ -25,13 +35,13 @@ def check_produced(data: memoryview, config: LogConfig, decompressed_bytes_max: 
         )
     header = read_header(data)
     try:
-        _check(data, header, config, decompressed_bytes_max)
+        _check(data, header, config, allowed)
     except (RecordError, PeerError):
         check_batch(data)  # damaged on the way: then nothing else that is said of it counts
         raise
 
 
-def _check(data: memoryview, header: BatchHeader, config: LogConfig, decompressed_bytes_max: int) -> None:
+def _check(data: memoryview, header: BatchHeader, config: LogConfig, allowed: Allowance) -> None:
     if header.size_bytes != len(data):
         if header.size_bytes > len(data):
             check_batch(data)
@@ -42,9 +52,11 @@ def _check(data: memoryview, header: BatchHeader, config: LogConfig, decompresse
         raise InvalidRecordError("control batches and delete horizons are the broker's to write")
     if header.size_bytes > config.max_message_bytes:
         return  # the log says so; it is not decompressed before
-    if config.compacts:
-        validate_batch(data, size_max=decompressed_bytes_max, keys_required=True)
-    elif header.record_count > 0:
-        check_record_lengths(data, 0, header, decompressed_bytes_max)
-    else:
+    if header.record_count <= 0:
         raise InvalidRecordError("a batch without records")
+    size_bytes = check_record_lengths(data, 0, header, max(allowed.decompressed_bytes, 0), allowed.records)
+    allowed.records -= header.record_count
+    if header.codec:
+        allowed.decompressed_bytes -= size_bytes
+    if config.compacts:
+        validate_batch(data, size_max=size_bytes, keys_required=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from odradek.broker.broker import Broker
+from odradek.broker.errors import peer_error
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.log.errors import LogError
 from odradek.log.reader import LogReader
@@ -52,7 +53,9 @@ class OffsetsTopic:
         overrides = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
         try:
             if OFFSETS_TOPIC not in self._broker.topics:
-                await self._broker.create_topic(OFFSETS_TOPIC, config.offsets_topic_num_partitions, overrides)
+                await self._broker.create_topic(
+                    OFFSETS_TOPIC, config.offsets_topic_num_partitions, overrides, internal=True
+                )
             while self._waiting:
                 self._write(*self._waiting.popleft())
         except PeerError as error:
@@ -68,7 +71,7 @@ class OffsetsTopic:
             end = partition.append(build_batch(records)).last_offset + 1
         except (LogError, RecordError) as error:
             self._broker.heed(error)
-            future.set_exception(PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            future.set_exception(peer_error(error))
             return
         except PeerError as error:
             future.set_exception(error)
@@ -81,16 +84,18 @@ class OffsetsTopic:
             self._broker.flushed(partition, end).add_done_callback(partial(_pass_on, future))
 
     def read(self, index: int) -> Iterator[Record]:
-        """All records of one partition, from its start."""
-        topic = self._broker.topics.get(OFFSETS_TOPIC)
-        partition = None if topic is None else topic.partitions.get(index)
-        if partition is None:
+        """All records of one partition, from its start; PeerError where it is damaged."""
+        if OFFSETS_TOPIC not in self._broker.topics:
             return
-        with LogReader(partition.log, partition.log_start) as reader:
-            for chunk in reader:
-                for at, header in iter_headers(chunk.data):
-                    if not header.is_control:
-                        yield from parse_batch(chunk.data, at)
+        partition = self._broker.partition(OFFSETS_TOPIC, index)
+        try:
+            with LogReader(partition.log, partition.log_start) as reader:
+                for chunk in reader:
+                    for at, header in iter_headers(chunk.data):
+                        if not header.is_control:
+                            yield from parse_batch(chunk.data, at)
+        except (LogError, RecordError) as error:
+            raise peer_error(error) from error
 
     async def close(self) -> None:
         """Let what is under way end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from odradek.log.config import LogConfig
 from odradek.log.log import PartitionLog
 from odradek.log.outcomes import Appended
 from odradek.model import Offset, TopicPartition
@@ -15,7 +16,7 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 class Partition:
     """One partition that this broker leads."""
 
-    __slots__ = ("_wakers", "index", "leader_epoch", "log", "topic", "tp")
+    __slots__ = ("_shown", "_wakers", "appended_bytes", "index", "leader_epoch", "log", "topic", "tp")
 
     def __init__(self, topic: Topic, index: int, log: PartitionLog, leader_epoch: int) -> None:
         self.topic = topic
@@ -23,12 +24,19 @@ class Partition:
         self.tp = TopicPartition(topic.name, index)
         self.log = log
         self.leader_epoch = leader_epoch
+        self.appended_bytes = 0  # since the start; a fetch that waits counts by it, without reading
+        self._shown: Offset = 0  # up to here records were shown under an earlier setting: they stay visible
         self._wakers: set[Callable[[], None]] = set()
 
     @property
     def high_watermark(self) -> Offset:
         """Records below this can be read: they are as safe as the topic's `flush` setting asks."""
-        return self.log.safe_offset
+        return max(self.log.safe_offset, self._shown)
+
+    def configure(self, config: LogConfig) -> None:
+        """Follow a change of the topic's settings; with another `flush` what was shown is not hidden again."""
+        self._shown = self.high_watermark
+        self.log.configure(config)
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -43,7 +51,9 @@ class Partition:
 
     def append(self, data: memoryview | bytearray) -> Appended:
         """Write a producer's batches; they can be read when the high watermark has passed them."""
-        return self.log.append(data, self.leader_epoch)
+        appended = self.log.append(data, self.leader_epoch)
+        self.appended_bytes += len(data)
+        return appended
 
     # Waiting for the high watermark.
 
@@ -65,7 +75,7 @@ class Partition:
 class Topic:
     """One topic."""
 
-    __slots__ = ("id", "is_internal", "name", "overrides", "partition_count", "partitions")
+    __slots__ = ("id", "is_internal", "min_insync_replicas", "name", "overrides", "partition_count", "partitions")
 
     def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str]) -> None:
         self.name = name
@@ -74,3 +84,4 @@ class Topic:
         self.partitions: dict[int, Partition] = {}  # without those that are offline
         self.partition_count = 0  # with them
         self.is_internal = name in INTERNAL_TOPICS
+        self.min_insync_replicas = 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from odradek.cli.connect import EXIT_USAGE, add_broker_argument, find_topic, nearest, run_client
@@ -23,6 +25,9 @@ from odradek.model import PARTITION_MAX, TopicPartition
 from odradek.wire.errors import ErrorCode
 
 _MEMBERS_NAMED_MAX = 3
+_LEAVING_SECONDS_MAX = 10.0
+_LEAVING_PAUSE_SECONDS = 0.1
+_NOT_EMPTY = frozenset({ErrorCode.NON_EMPTY_GROUP, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 
 _EXAMPLES = """\
 examples:
@@ -186,13 +191,14 @@ async def _reset(args: argparse.Namespace, client: Client) -> int:
         topic = await find_topic(client, name)
         partitions += chosen_partitions(topic, None if index is None else [index])
     partitions = list(dict.fromkeys(partitions))
-    await _refuse_while_active(client, args.group)
+    if not await _exists_without_members(client, args.group):
+        tell(f"group {args.group} has no offsets yet: it is new")
     before = await client.admin.group_offsets(args.group)
     first, last = await bounds(client.cluster, partitions)
     after = await resolve_within(client, dict.fromkeys(partitions, args.to), last)
     after = {key: max(first[key], offset) for key, offset in after.items()}
     if not args.dry_run:
-        await client.admin.set_group_offsets(args.group, after)
+        await _when_empty(client, args.group, partial(client.admin.set_group_offsets, args.group, after))
     rows = [(str(key), str(before[key].offset) if key in before else "-", str(after[key])) for key in partitions]
     show(("partition", "before", "after"), rows)
     if args.dry_run:
@@ -209,14 +215,14 @@ def _topic_and_partition(text: str) -> tuple[str, int | None]:
     return name, int(index)
 
 
-async def _refuse_while_active(client: Client, name: str) -> None:
+async def _exists_without_members(client: Client, name: str) -> bool:
+    """Whether there is such a group; an error if it has members."""
     try:
         group = await client.admin.describe_group(name)
     except RequestError as error:
-        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-        tell(f"group {name} has no offsets yet: it is new")
-        return
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return False
+        raise
     if group.members:
         named = [f"{member.client_id} at {member.client_host}" for member in group.members[:_MEMBERS_NAMED_MAX]]
         more = ", ..." if len(group.members) > _MEMBERS_NAMED_MAX else ""
@@ -224,21 +230,32 @@ async def _refuse_while_active(client: Client, name: str) -> None:
             f"group {name} has {counted(len(group.members), 'active member')} ({', '.join(named)}{more}): stop them"
             " first, since they would go on where they are"
         )
+    return True
+
+
+async def _when_empty(client: Client, name: str, change: Callable[[], Awaitable[None]]) -> None:
+    """Change a group; one whose last member has just left is not empty to its broker for a moment."""
+    deadline = time.monotonic() + _LEAVING_SECONDS_MAX
+    while True:
+        try:
+            await change()
+            return
+        except RequestError as error:
+            if error.code not in _NOT_EMPTY:
+                raise
+            await _exists_without_members(client, name)
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(_LEAVING_PAUSE_SECONDS)
 
 
 async def _delete(args: argparse.Namespace, client: Client) -> int:
-    groups = [await _find_group(client, name) for name in dict.fromkeys(args.groups)]
-    described = ", ".join(group.group for group in groups)
-    await confirm(f"delete {'group' if len(groups) == 1 else 'the groups'} {described} with all offsets?", yes=args.yes)
-    for group in groups:
-        try:
-            await client.admin.delete_group(group.group)
-        except RequestError as error:
-            if error.code is not ErrorCode.NON_EMPTY_GROUP:
-                raise
-            members = counted(len(group.members), "active member")
-            raise CommandError(f"group {group.group} has {members}: stop them first") from None
-        print(f"deleted group {group.group}")
+    groups = [(await _find_group(client, name)).group for name in dict.fromkeys(args.groups)]
+    what = f"{'group' if len(groups) == 1 else 'the groups'} {', '.join(groups)}"
+    await confirm(f"delete {what} with all offsets?", yes=args.yes)
+    for name in groups:
+        await _when_empty(client, name, partial(client.admin.delete_group, name))
+        print(f"deleted group {name}")
     return 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter  # uvloop's own time is kept to the millisecond
 
+from odradek.cli.consume import came_early
 from odradek.cli.measure import Histogram, Meter
 from odradek.client.accumulator import DeliveryFuture
 from odradek.client.client import Client
@@ -161,8 +162,8 @@ async def _read_all(client: Client, share: Sequence[TopicPartition], count: int 
             asked_at = perf_counter()
             records = await consumer.poll(POLL_RECORDS, POLL_MS)
             took = perf_counter() - asked_at
-            if not records and took * 1000 < POLL_MS:
-                return  # only a consumer that has read everything comes back early with nothing
+            if not records and came_early(took, POLL_MS):
+                return
             histogram.add(took)
             meter.records += len(records)
             meter.size_bytes += sum([len(record.value or b"") + len(record.key or b"") for record in records])

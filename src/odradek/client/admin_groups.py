@@ -58,13 +58,15 @@ class AdminGroups:
 
     async def describe_group(self, group: str) -> GroupDescription:
         """A group with its members, whichever protocol it follows."""
-        node_id = await retry(
-            lambda: self._coordinators.find(group),
-            what=f"finding the coordinator of group {group}",
-            timeout_ms=self._cluster.timeouts.total_ms,
-        )
-        connection = await self._cluster.connection(node_id)
-        if connection.ranges.offers(consumer_group_describe.Request):
+
+        async def find() -> tuple[int, bool]:
+            node_id = await self._coordinators.find(group)
+            connection = await self._cluster.connection(node_id)
+            return node_id, connection.ranges.offers(consumer_group_describe.Request)
+
+        what = f"finding the coordinator of group {group}"
+        node_id, knows_both = await retry(find, what=what, timeout_ms=self._cluster.timeouts.total_ms)
+        if knows_both:
             described = await self._describe_consumer_group(group, node_id)
             if described is not None:
                 return described

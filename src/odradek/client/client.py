@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, TypeVar
 
 from odradek.client.address import parse_addresses
 from odradek.client.admin import Admin
@@ -24,8 +24,11 @@ from odradek.client.start import Start, StartLike, parse_start
 from odradek.clock import Clock, SystemClock
 from odradek.model import TopicPartition
 from odradek.records.compression import Codec, codec_from_name
+from odradek.wire.schema import Message
 
 CONNECT_TIMEOUT_MS = 5_000
+
+Answer = TypeVar("Answer", bound=Message)
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 ISOLATION_LEVELS: Mapping[str, int] = MappingProxyType(
@@ -43,13 +46,17 @@ class Client:
         client_id: str = "odradek",
         timeout_ms: int = 30_000,
         request_timeout_ms: int = 15_000,
+        metadata_max_age_ms: int = 60_000,
         clock: Clock | None = None,
     ) -> None:
-        """`timeout_ms` bounds an operation with all its retries, `request_timeout_ms` the wait for one answer."""
+        """`timeout_ms` bounds an operation with all its retries, `request_timeout_ms` the wait for one answer.
+
+        After `metadata_max_age_ms` producers and consumers look whether their topics have got more partitions.
+        """
         self._addresses = parse_addresses(bootstrap_servers)
         self._client_id = client_id
         connect_ms = min(CONNECT_TIMEOUT_MS, timeout_ms)
-        self._timeouts = Timeouts(timeout_ms, min(request_timeout_ms, timeout_ms), connect_ms)
+        self._timeouts = Timeouts(timeout_ms, min(request_timeout_ms, timeout_ms), connect_ms, metadata_max_age_ms)
         self._clock = SystemClock() if clock is None else clock
         self._cluster: Cluster | None = None
         self._admin: Admin | None = None
@@ -83,6 +90,14 @@ class Client:
         if self._cluster is None:
             raise RuntimeError("the client is not started: use it within `async with Client(...) as client:`")
         return self._cluster
+
+    async def request(
+        self, node_id: int | None, message: Message, answer: type[Answer], *, timeout_ms: int | None = None
+    ) -> Answer:
+        """Send any request to a node, or for None to any, at the highest common version; once, without retries."""
+        if node_id is None:
+            return await self.cluster.ask_any(message, answer)
+        return await self.cluster.ask(node_id, message, answer, timeout_ms=timeout_ms)
 
     @property
     def admin(self) -> Admin:
@@ -147,7 +162,6 @@ class Client:
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
-        metadata_max_age_ms: int = 30_000,
         max_wait_ms: int = 500,
         min_bytes: int = 1,
         fetch_bytes: int = 32 * 1024 * 1024,
@@ -184,13 +198,7 @@ class Client:
             group=None
             if group is None
             else GroupSettings(
-                group,
-                instance_id,
-                chosen,
-                session_timeout_ms,
-                heartbeat_interval_ms,
-                max_poll_interval_ms,
-                metadata_max_age_ms,
+                group, instance_id, chosen, session_timeout_ms, heartbeat_interval_ms, max_poll_interval_ms
             ),
             on_assign=on_assign,
             on_revoke=on_revoke,

@@ -70,6 +70,7 @@ class Timeouts:
     total_ms: int  # for an operation, with all its retries
     request_ms: int  # for the answer to one request
     connect_ms: int
+    metadata_age_ms: int  # until it looks whether topics have changed
 
 
 class Cluster:

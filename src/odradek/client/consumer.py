@@ -23,7 +23,7 @@ from odradek.client.fetched import ConsumerRecord
 from odradek.client.fetcher import Fetcher, FetchSettings, PartitionState
 from odradek.client.group_membership import GroupSettings, Membership
 from odradek.client.offsets import READ_COMMITTED, look_up, resolve
-from odradek.client.start import LATEST, Start, StartLike, parse_start
+from odradek.client.start import EARLIEST, LATEST, Start, StartLike, parse_start
 from odradek.model import TopicPartition
 from odradek.wire.errors import ErrorCode
 
@@ -68,6 +68,7 @@ class Consumer:
         if settings.group is not None and settings.topics:
             self._membership = Membership(cluster, coordinators, settings.group, settings.topics, self._interrupt)
         self._joining: asyncio.Task[list[TopicPartition]] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._committing: asyncio.Task[None] | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         self._commit_at = self._loop.time() + (settings.auto_commit_ms or 0) / 1000
@@ -85,7 +86,23 @@ class Consumer:
                 topic = await self._cluster.topic(name)
                 starts |= {TopicPartition(name, index): self._settings.start for index in topic.partitions}
             await self._begin(starts)
+            if self._settings.topics and self._settings.follow:
+                self._watcher = self._loop.create_task(self._watch_topics())
         self._started = True
+
+    async def _watch_topics(self) -> None:
+        """Without a group: take up partitions that topics get later, from their first record on."""
+        topics = self._settings.topics
+        while True:
+            await asyncio.sleep(self._cluster.timeouts.metadata_age_ms / 1000)
+            try:
+                await self._cluster.refresh(topics)
+                known = [self._cluster.topics[name] for name in topics if name in self._cluster.topics]
+                there = [TopicPartition(info.name, index) for info in known for index in info.partitions]
+                new = [partition for partition in there if partition not in self._fetcher.states]
+                await self._begin(dict.fromkeys(new, Start(timestamp=EARLIEST)))
+            except ClientError as error:
+                logger.info("looking for new partitions: %s", error)
 
     async def __aenter__(self) -> Self:
         try:
@@ -332,7 +349,7 @@ class Consumer:
         settings = self._settings
         if self._commit_timer is not None:
             self._commit_timer.cancel()
-        tasks = [task for task in (self._joining, self._committing) if task is not None]
+        tasks = [task for task in (self._watcher, self._joining, self._committing) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

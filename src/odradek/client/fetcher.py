@@ -25,6 +25,7 @@ from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import fetch
 
 FETCH_BY_NAME_MAX = 12  # the last version that names topics; later ones want their ids
+FAULT_PAUSE_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +190,14 @@ class Fetcher:
 
     def _done(self, node_id: int, task: asyncio.Task[None]) -> None:
         del self._tasks[node_id]
-        if not task.cancelled():
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error("a fetch from node %d failed", node_id, exc_info=error)
+            self._surface(ClientError(f"a fetch from node {node_id} failed within the client: {error!r}"))
+            self._timer = self._loop.call_later(FAULT_PAUSE_S, self.wake)
+        else:
             self.wake()
 
     async def _fetch(self, node_id: int, states: dict[TopicPartition, PartitionState], room: int) -> None:
@@ -273,7 +281,7 @@ class Fetcher:
             fetched = Fetched(partition, memoryview(answer.records), offset, aborted)
         except RecordError as error:
             self._surface(ClientError(f"what partition {partition} holds at offset {offset} cannot be read: {error}"))
-            state.retry_at = self._loop.time() + 1
+            state.retry_at = self._loop.time() + FAULT_PAUSE_S
             return
         state.fetch_offset = fetched.next_offset
         self._chunks.append(Chunk(state, fetched))

@@ -49,7 +49,6 @@ class GroupSettings:
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
-    metadata_max_age_ms: int  # after which a leader looks whether its topics have changed
 
 
 class Membership:
@@ -264,7 +263,7 @@ class Membership:
 
     async def _watch_topics(self) -> None:
         """As the leader: have the group rebalance when a topic has appeared, grown or gone."""
-        if self._counts is None or self._loop.time() - self._checked_at < self._settings.metadata_max_age_ms / 1000:
+        if self._counts is None or self._loop.time() - self._checked_at < self._cluster.timeouts.metadata_age_ms / 1000:
             return
         counts = self._counts
         if await self._partition_counts(self._watched) != counts and self._counts is counts:

@@ -91,6 +91,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._stale: set[str] = set()  # topics whose leaders must be asked for
         self._refresher: asyncio.Task[None] | None = None
+        self._refreshed_at = self._loop.time()
         self._trouble: ClientError | None = None  # the last reason why something could not even be sent
 
     # Called by the producer.
@@ -130,6 +131,10 @@ class Sender:
         self._scheduled = None
         now = self._loop.time()
         wake_at = NEVER
+        if now - self._refreshed_at > self._cluster.timeouts.metadata_age_ms / 1000:
+            self._refreshed_at = now
+            for queue in self._active:
+                self._need_metadata(queue.partition.topic)
         requests: dict[int, list[_Sent]] = {}
         sizes: dict[int, int] = {}
         for queue in list(self._active):

@@ -6,10 +6,15 @@ Pure. The ranges of the broker come from its ApiVersions answer, ours from the m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from odradek.client.errors import ClientError
 from odradek.wire.api import ApiKey
 from odradek.wire.schema import Message
+
+# Where the messages know older versions than a client can use: today's batches need Produce 3 (KIP-98), asking without
+# creating needs Metadata 4 (KIP-204), asking for all of a group's offsets needs OffsetFetch 2 (KIP-88).
+LEAST: Mapping[ApiKey, int] = MappingProxyType({ApiKey.PRODUCE: 3, ApiKey.METADATA: 4, ApiKey.OFFSET_FETCH: 2})
 
 
 class ApiRanges:
@@ -23,7 +28,7 @@ class ApiRanges:
     def choose(self, request: type[Message], version_max: int | None = None) -> int:
         """The highest version that both know, at most `version_max`; a ClientError when there is none."""
         key = int(request.api_key)
-        low, high = request.versions
+        low, high = _usable(request)
         if version_max is not None:
             high = min(high, version_max)
         if key not in self._ranges:
@@ -39,9 +44,14 @@ class ApiRanges:
 
     def offers(self, request: type[Message]) -> bool:
         """Whether there is a version of this API that both know."""
-        low, high = request.versions
+        low, high = _usable(request)
         broker_low, broker_high = self._ranges.get(int(request.api_key), (0, -1))
         return max(low, broker_low) <= min(high, broker_high)
+
+
+def _usable(request: type[Message]) -> tuple[int, int]:
+    low, high = request.versions
+    return max(low, LEAST.get(request.api_key, low)), high
 
 
 def api_name(key: int) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 import h11
@@ -17,6 +18,7 @@ import h11
 _HEAD_BYTES_MAX = 16 * 1024
 _REQUEST_SECONDS_MAX = 10.0  # for a head to arrive, and for the next one on a connection that stays open
 _CONNECTIONS_MAX = 200
+_GOODBYE_SECONDS = 1.0  # for clients to take their last answers
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class HttpServer:
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self.routes = routes
         self._connections: set[_Connection] = set()
+        self._is_empty = asyncio.Event()  # there are no connections
+        self._is_empty.set()
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
@@ -62,11 +66,14 @@ class HttpServer:
         if len(self._connections) >= _CONNECTIONS_MAX:
             return False
         self._connections.add(connection)
+        self._is_empty.clear()
         return True
 
     def forget(self, connection: _Connection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
+        if not self._connections:
+            self._is_empty.set()
 
     async def close(self) -> None:
         """Hang up."""
@@ -74,6 +81,10 @@ class HttpServer:
             self._listener.close()
         for connection in tuple(self._connections):
             connection.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_empty.wait(), _GOODBYE_SECONDS)
+        for connection in tuple(self._connections):
+            connection.abort()
         if self._listener is not None:
             await self._listener.wait_closed()
 
@@ -85,6 +96,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
+        self._is_writing = True  # the client reads what it gets
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,19 +124,38 @@ class _Connection(asyncio.Protocol):
         self._proceed()
         return False
 
+    def pause_writing(self) -> None:
+        """The client does not read: nothing more is made for it until it does, or until its time is over."""
+        assert self._transport is not None
+        self._is_writing = False
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        assert self._transport is not None
+        self._is_writing = True
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._proceed()
+
     def close(self) -> None:
         """Send what is written, then close."""
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close, whatever is not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _await_request(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = asyncio.get_running_loop().call_later(_REQUEST_SECONDS_MAX, self.close)
+        self._deadline = asyncio.get_running_loop().call_later(_REQUEST_SECONDS_MAX, self.abort)
 
     def _proceed(self) -> None:
         try:
-            while (event := self._http.next_event()) is not h11.NEED_DATA:
+            while self._is_writing and (event := self._http.next_event()) is not h11.NEED_DATA:
                 if isinstance(event, h11.Request):
                     self._answer(event)
                 elif event is h11.PAUSED and self._http.our_state is h11.DONE:

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic, perf_counter
 from typing import NamedTuple, cast
@@ -31,8 +32,11 @@ from odradek.wire.schema import Message
 _HEAD = struct.Struct(">hhi")  # API key, version, correlation id
 _unpack_head = _HEAD.unpack_from
 _PRODUCE = int(ApiKey.PRODUCE)
+_FETCH = int(ApiKey.FETCH)
 _SWEEP_SECONDS = 1.0
 _RESTING_SECONDS = 3.0  # a connection that is silent for so long gives its buffer back
+_LAST_TURNS = 10  # of the loop, in which what is done already becomes an answer before all connections are closed
+_GOODBYE_SECONDS = 1.0  # for clients to take their last answers
 _JOINED_BYTES_MAX = 8 * 1024  # copying so little costs less than sending its pieces
 
 logger = logging.getLogger(__name__)
@@ -90,6 +94,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_reading = True  # we let the transport read
         self._is_writing = True  # the transport lets us write
         self._is_closing = False
+        self._is_stopping = False  # no more requests are taken
+        self._has_ended = False  # the client sends no more
+        self._waits_for_fetch = False  # as with Kafka's own brokers, nothing is taken up behind a fetch that waits
         self._counted = False  # among the server's connections
         self.peer = "?"
         self.heard_at = monotonic()
@@ -133,10 +140,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._process()
 
     def eof_received(self) -> bool:
-        """The client sends no more; answers that it waits for are still sent."""
-        if not self._frames.is_empty:
+        """The client sends no more; answers that it waits for are still sent, but for a fetch, which may wait long."""
+        if not self._frames.is_empty and self._has_room:
             self._drop("it closed the connection in the middle of a request")
-        return bool(self._pending)
+        self._has_ended = True
+        return bool(self._pending) and not self._waits_for_fetch
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it asks."""
@@ -163,6 +171,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Handle the whole requests in the buffer, as long as there is room for their answers."""
         try:
             while self._has_room and (frame := self._frames.next_frame()) is not None:
+                self.frame_begun_at = None
                 self._handle(frame)
         except DecodeError as error:
             self._drop(str(error))
@@ -178,7 +187,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def _has_room(self) -> bool:
-        return self._is_writing and not self._is_closing and len(self._pending) < self._config.connection_requests_max
+        is_open = self._is_writing and not (self._is_closing or self._is_stopping or self._waits_for_fetch)
+        return is_open and len(self._pending) < self._config.connection_requests_max
 
     def _balance(self) -> None:
         """Read from the client if and only if there is room."""
@@ -222,11 +232,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._pending.append(pending)
         if isinstance(answer, Message):
             self._finish(pending, answer)
-        elif isinstance(answer, asyncio.Future):
-            pending.future = answer
-            answer.add_done_callback(partial(self._answered, pending))
+            return
+        if isinstance(answer, asyncio.Future):
+            future = pending.future = answer
         else:
-            self._server.run(cast("Coroutine[None, None, Answer]", answer), partial(self._answered, pending))
+            future = self._server.run(cast("Coroutine[None, None, Answer]", answer))
+        if key == _FETCH:
+            self._waits_for_fetch = True
+            pending.future = future
+        future.add_done_callback(partial(self._answered, pending))
 
     def _refuse_version(self, service: _Service, version: int, correlation_id: int, begun: float) -> None:
         """ApiVersions of an unknown version gets version 0's answer (KIP-511); any other ends the connection."""
@@ -243,6 +257,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """A handler that waited is done; on the way back its answer waits for those before it."""
         if done.cancelled():
             return
+        if pending.service.api.key == _FETCH:
+            self._waits_for_fetch = False
         error = done.exception()
         if self._is_closing:
             return
@@ -281,6 +297,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             first.service.stats.latency.observe(perf_counter() - first.begun)
             if not self._is_closing:
                 self._transport.writelines(parts)
+        if self._has_ended and not pending:
+            self.close()
 
     # Ends.
 
@@ -301,33 +319,47 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self._is_closing = True
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
 
     def check_deadlines(self, now: float) -> None:
         """Let go of a client that is too slow, or silent for too long; called every second."""
         config = self._config
+        if self.stalled_at is not None:
+            self._see_whether_it_reads(now)
         if self.frame_begun_at is not None and (now - self.frame_begun_at) * 1000 > config.socket_frame_timeout_ms:
             self._drop(f"a request did not arrive in full within {config.socket_frame_timeout_ms} ms")
         elif self.stalled_at is not None and (now - self.stalled_at) * 1000 > config.socket_stall_timeout_ms:
             self._drop(f"it has not read its answers for {config.socket_stall_timeout_ms} ms")
         elif not self._pending and (now - self.heard_at) * 1000 > config.connections_max_idle_ms:
             logger.info("connection from %s closed: it was idle", self.peer)
+            self._server.stats.connections_dropped += 1
             self.close()
         elif now - self.heard_at > _RESTING_SECONDS:
             self._frames.rest()
 
+    def _see_whether_it_reads(self, now: float) -> None:
+        """A slow reader is none that stalls, as long as it gets on."""
+        assert self._transport is not None
+        size_bytes = self._transport.get_write_buffer_size()
+        if size_bytes < self._stalled_bytes:
+            self.stalled_at = now
+            self._count_stalled(size_bytes)
+
     def stop_reading(self) -> None:
         """Take no more requests; answers under way are still sent."""
-        if self._transport is not None and self._is_reading:
-            self._is_reading = False
-            self._transport.pause_reading()
+        self._is_stopping = True
+        self._balance()
 
     def close(self) -> None:
         """Send what is written, then close."""
         if self._transport is not None and not self._is_closing:
             self._is_closing = True
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close, whatever is not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class KafkaServer:
@@ -341,6 +373,8 @@ class KafkaServer:
         self.door: Door
         self.tasks: set[asyncio.Task[Answer]] = set()  # handlers that wait
         self._connections: set[KafkaConnection] = set()
+        self._is_empty = asyncio.Event()  # there are no connections
+        self._is_empty.set()
         self._by_address: dict[str, int] = {}
         self._refusals_told: set[str] = set()
         self._listener: asyncio.Server | None = None
@@ -378,6 +412,7 @@ class KafkaServer:
             return False
         self._by_address[address] = there + 1
         self._connections.add(connection)
+        self._is_empty.clear()
         self.stats.connections += 1
         self.stats.connections_accepted += 1
         return True
@@ -385,6 +420,8 @@ class KafkaServer:
     def forget(self, connection: KafkaConnection) -> None:
         """A connection is gone."""
         self._connections.discard(connection)
+        if not self._connections:
+            self._is_empty.set()
         self.stats.connections -= 1
         left = self._by_address[connection.peer] - 1
         if left:
@@ -393,12 +430,12 @@ class KafkaServer:
             del self._by_address[connection.peer]
             self._refusals_told.discard(connection.peer)
 
-    def run(self, handler: Coroutine[None, None, Answer], done: Callable[[asyncio.Future[Answer]], None]) -> None:
-        """Let a handler wait for something, and tell its connection when it is done."""
+    def run(self, handler: Coroutine[None, None, Answer]) -> asyncio.Task[Answer]:
+        """Let a handler wait for something."""
         task = asyncio.get_running_loop().create_task(handler)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
-        task.add_done_callback(done)
+        return task
 
     def _sweep_later(self) -> None:
         self._sweep = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._check_deadlines)
@@ -407,6 +444,7 @@ class KafkaServer:
         now = monotonic()
         for connection in tuple(self._connections):
             connection.check_deadlines(now)
+        self._refusals_told.clear()
         self._sweep_later()
 
     def stop_reading(self) -> None:
@@ -419,12 +457,18 @@ class KafkaServer:
             connection.stop_reading()
 
     async def close(self) -> None:
-        """Close all connections; handlers that still wait are cancelled."""
+        """Send what is answered, close all connections; handlers that still wait are cancelled."""
         self.stop_reading()
+        for _ in range(_LAST_TURNS):
+            await asyncio.sleep(0)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         for connection in tuple(self._connections):
             connection.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_empty.wait(), _GOODBYE_SECONDS)
+        for connection in tuple(self._connections):
+            connection.abort()
         if self._listener is not None:
             await self._listener.wait_closed()

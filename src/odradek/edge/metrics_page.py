@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from time import monotonic
 
 from odradek.broker.broker import Broker
 from odradek.edge.http import Page
 from odradek.groups.coordinator import Coordinator
 from odradek.metrics import DoorStats, Histogram
 
+_KEPT_SECONDS = 1.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -17,6 +19,25 @@ def metrics_page(broker: Broker, groups: Coordinator, door: DoorStats) -> Page:
     """All counters as they are now."""
     lines = [*_door(door), *_flushes(broker), *_partitions(broker), *_groups(broker, groups)]
     return Page(("\n".join(lines) + "\n").encode(), _CONTENT_TYPE)
+
+
+class MetricsPage:
+    """The page as it was at most a second ago: whoever asks all the time does not keep the broker from its work."""
+
+    def __init__(
+        self, broker: Broker, groups: Coordinator, door: DoorStats, now: Callable[[], float] = monotonic
+    ) -> None:
+        self._parts = (broker, groups, door)
+        self._now = now
+        self._made_at = 0.0
+        self._page: Page | None = None
+
+    def __call__(self) -> Page:
+        """Give the page, or make it anew."""
+        now = self._now()
+        if self._page is None or now - self._made_at >= _KEPT_SECONDS:
+            self._page, self._made_at = metrics_page(*self._parts), now
+        return self._page
 
 
 def _head(name: str, kind: str, text: str) -> Iterator[str]:

@@ -317,7 +317,7 @@ class ConsumerGroup:
         self, changes: list[Change], now_ms: int, answer: tuple[int, HeartbeatAnswer] | None = None
     ) -> Effects:
         """Have changes stored before the answer leaves, and the answer not overtake what is under way."""
-        if not changes:
+        if not changes and not self._unstored:
             if answer is not None and self._under_way:
                 self._under_way[-1].answers.append(answer)
                 return Effects()

@@ -22,7 +22,7 @@ from odradek.groups.consumer_types import JOIN_EPOCH, Heartbeat, HeartbeatAnswer
 from odradek.groups.deadlines import Deadlines
 from odradek.groups.group import Effects, Group, Topics
 from odradek.groups.journal import Journal
-from odradek.groups.ledger import Ledger, told
+from odradek.groups.ledger import Ledger, partition_of, told
 from odradek.groups.loading import Loading
 from odradek.groups.offset_keeper import OffsetKeeper
 from odradek.wire.errors import ErrorCode, PeerError
@@ -54,6 +54,7 @@ class Coordinator:
         self._tickets = count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], object]] = {}  # with the answer in case we close
         self._expiry: asyncio.TimerHandle | None = None
+        self._unreadable: frozenset[int] = frozenset()  # partitions of the journal that are damaged
         self._told_states: dict[str, str] = {}  # of classic groups, as the log tells of them
 
     # Called by whoever starts and stops the broker
@@ -62,10 +63,22 @@ class Coordinator:
         """Read all groups and offsets from the journal."""
         loading = Loading(self.config, self.topics, self.offsets)
         loading.read(self._journal)
+        self._unreadable = frozenset(loading.unreadable)
         self.groups.update(loading.groups(self._clock.now_ms()))
+        self._forget_deleted_topics()
         for group in self.groups.values():
             self._deadlines.arm(group.group_id, group.next_deadline())
         logger.info("%d groups loaded", len(self.groups))
+
+    def _forget_deleted_topics(self) -> None:
+        """Drop what was committed for topics that are gone: a crash may have come before that was stored."""
+        known = self.topics.partition_counts()
+        for group_id in self.offsets.group_ids():
+            offsets = self.offsets.of(group_id)
+            for where in (
+                [] if offsets is None else [where for where in offsets.partitions() if where.topic not in known]
+            ):
+                self.offsets.restore(group_id, where, None)
 
     def start(self) -> None:
         """Begin to serve, in the running loop; sessions of members that were loaded run from `load` on."""
@@ -169,6 +182,8 @@ class Coordinator:
         self.check_at_work()
         if len(group_id) > NAME_LENGTH_MAX or not (group_id or may_be_nameless):
             raise PeerError(ErrorCode.INVALID_GROUP_ID)
+        if self._unreadable and partition_of(group_id, self._journal.partition_count) in self._unreadable:
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "what was stored of the group is damaged")
 
     def queue_for(self, refusal: _Answer) -> tuple[int, asyncio.Future[_Answer]]:
         """A ticket for a machine and the future that its answer will arrive in; `refusal` is the answer if we close."""

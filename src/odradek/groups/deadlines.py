@@ -57,9 +57,11 @@ class Deadlines:
             if self._armed.get(group_id) == deadline_ms:
                 del self._armed[group_id]
                 due.append(group_id)
-        for group_id in due:
-            self._on_due(group_id, now_ms)
-        self._set_timer()
+        try:
+            for group_id in due:
+                self._on_due(group_id, now_ms)
+        finally:
+            self._set_timer()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -23,4 +23,4 @@ class Journal(Protocol):
         """
 
     def read(self, partition: int) -> Iterator[Record]:
-        """All records from the start of the log."""
+        """All records from the start of the log; PeerError where it is damaged."""

@@ -16,7 +16,7 @@ from odradek.groups.journal import Journal
 from odradek.groups.offset_keeper import OffsetKeeper
 from odradek.groups.storage import GroupEntry, OffsetEntry, StoredGroup, decode
 from odradek.records.record import Record
-from odradek.wire.errors import DecodeError
+from odradek.wire.errors import DecodeError, PeerError
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +30,25 @@ class Loading:
         self._offsets = offsets
         self._classic: dict[str, StoredGroup] = {}
         self._consumer: dict[str, ConsumerGroup] = {}
+        self.unreadable: set[int] = set()  # partitions of the journal: what was read of their groups may be old
 
     def read(self, journal: Journal) -> None:
-        """Apply every record; a group's are all in one partition."""
+        """Apply every record; a group's are all in one partition. One that is damaged serves none of its groups."""
         for partition in range(journal.partition_count):
-            for record in journal.read(partition):
-                try:
-                    self._apply(record)
-                except DecodeError as error:
-                    logger.warning(
-                        "passed over record %d of partition %d of the offsets topic: %s",
-                        record.offset,
-                        partition,
-                        error,
-                    )
+            try:
+                self._read_partition(journal, partition)
+            except PeerError as error:
+                self.unreadable.add(partition)
+                logger.critical("groups of partition %d of the offsets topic are not served: %s", partition, error)
+
+    def _read_partition(self, journal: Journal, partition: int) -> None:
+        for record in journal.read(partition):
+            try:
+                self._apply(record)
+            except DecodeError as error:
+                logger.warning(
+                    "passed over record %d of partition %d of the offsets topic: %s", record.offset, partition, error
+                )
 
     def groups(self, now_ms: int) -> dict[str, Group]:
         """The groups that exist when all has been read; one that has offsets only is a group, too."""

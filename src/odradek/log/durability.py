@@ -94,6 +94,10 @@ class Durability:
         set_recovery_point(self._disk, self._directory, point)
         self.point = point
 
+    def is_settled(self, active: Segment) -> bool:
+        """Whether all is as a log that is closed in good order leaves it: nothing was written since, if ever."""
+        return self.point == (active.next_offset, active.base_offset, active.size_bytes, True)
+
     def settle(self, active: Segment) -> None:
         """Note that everything up to the end is on stable storage."""
         self.unflushed = Unflushed()

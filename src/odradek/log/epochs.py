@@ -40,8 +40,8 @@ class LeaderEpochs:
         """All epochs with their start offsets."""
         return list(zip(self._epochs, self._starts, strict=True))
 
-    def assign(self, epoch: int, start: Offset) -> None:
-        """Begin an epoch at an offset, durably; nothing if it began already."""
+    def assign(self, epoch: int, start: Offset, *, durable: bool = True) -> None:
+        """Begin an epoch at an offset; nothing if it began already."""
         latest = self.latest
         if epoch == latest:
             return
@@ -52,7 +52,7 @@ class LeaderEpochs:
             self._cut_from(start)
         self._epochs.append(epoch)
         self._starts.append(start)
-        self.save()
+        self.save(durable=durable)
 
     def epoch_at(self, offset: Offset) -> int:
         """The epoch that wrote this offset; -1 if it is older than all we know."""
@@ -92,11 +92,11 @@ class LeaderEpochs:
             self._epochs.pop()
             self._starts.pop()
 
-    def save(self) -> None:
-        """Write the file durably: version, number of entries, then `epoch start` a line."""
+    def save(self, *, durable: bool = True) -> None:
+        """Write the file: version, number of entries, then `epoch start` a line."""
         self._look_at_last()
         lines = ["0", str(len(self._epochs)), *(f"{epoch} {start}" for epoch, start in self.items())]
-        self._disk.write_atomic(self._path, "\n".join(lines).encode() + b"\n")
+        self._disk.write_atomic(self._path, "\n".join(lines).encode() + b"\n", durable=durable)
         self.known = True
 
     def _look_at_last(self) -> None:

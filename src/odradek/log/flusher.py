@@ -48,6 +48,7 @@ class GroupFlusher:
         self._on_failure = on_failure
         self._on_flushed = on_flushed
         self._busy: set[PartitionLog] = set()  # a flush is scheduled or under way
+        self._again: set[PartitionLog] = set()  # asked for while one was under way, which may not cover it
         self._waiting: dict[PartitionLog, deque[_Waiter]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -70,13 +71,16 @@ class GroupFlusher:
 
     def request(self, log: PartitionLog) -> None:
         """See that what is in the log now will be flushed soon."""
-        if log not in self._busy:
+        if log in self._busy:
+            self._again.add(log)
+        else:
             self._busy.add(log)
             self._idle.clear()
             # At the end of this turn of the loop, so that all that arrived in it shares the flush.
             self._loop.call_soon(self._begin, log)
 
     def _begin(self, log: PartitionLog) -> None:
+        self._again.discard(log)
         try:
             job = log.begin_flush()
         except LogStoppedError as error:
@@ -109,7 +113,7 @@ class GroupFlusher:
             return
         if self._on_flushed is not None:
             self._on_flushed(log)
-        if self._answer(log):
+        if self._answer(log) or log in self._again:
             self._begin(log)
         else:
             self._rest(log)
@@ -127,6 +131,7 @@ class GroupFlusher:
 
     def _rest(self, log: PartitionLog) -> None:
         self._waiting.pop(log, None)
+        self._again.discard(log)
         self._busy.discard(log)
         if not self._busy:
             self._idle.set()

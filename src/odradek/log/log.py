@@ -469,8 +469,9 @@ class PartitionLog:
         """Flush, write out everything, give back what is open. Once is enough."""
         if self.stopped is None:
             self.flush()
-            self.checkpoint()
-            self._guard(self._settle)
+            if not self._durable.is_settled(self._chain.active):
+                self.checkpoint()
+                self._guard(self._settle)
         self._end(LogClosedError("it is closed"))
 
     def _end(self, reason: LogError) -> None:

@@ -14,6 +14,7 @@ from odradek.clock import Clock
 from odradek.disk.interface import Disk
 from odradek.log.backends.file import FileBackend
 from odradek.log.config import LogConfig, StoreConfig
+from odradek.log.epochs import FILE_NAME as EPOCHS_NAME
 from odradek.log.epochs import NO_EPOCH, LeaderEpochs
 from odradek.log.index import IndexCache
 from odradek.log.log import PartitionLog
@@ -21,7 +22,14 @@ from odradek.log.parts import Parts
 from odradek.log.producers import Producers
 from odradek.log.segment import Backend, BatchCheck, EndOfSegment, Segment
 from odradek.log.snapshots import ProducerSnapshots
-from odradek.log.state import LogState, RecoveryPoint, read_recovery_point, set_recovery_point
+from odradek.log.state import (
+    RECOVERY_POINT_NAME,
+    STATE_NAME,
+    LogState,
+    RecoveryPoint,
+    read_recovery_point,
+    set_recovery_point,
+)
 from odradek.model import Offset
 from odradek.records.header import BatchHeader
 
@@ -63,8 +71,10 @@ def batch_check(epochs: LeaderEpochs, state: LogState) -> BatchCheck:
     return check
 
 
-def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[PartitionLog, RecoveryReport]:
-    """Open a partition's log, or make a new one if there is none."""
+def open_log(
+    shared: Shared, directory: str, config: LogConfig, leader_epoch: int = NO_EPOCH
+) -> tuple[PartitionLog, RecoveryReport]:
+    """Open a partition's log, or make a new one if there is none, which begins in `leader_epoch`."""
     disk = shared.disk
     disk.make_directory(directory)
     state = LogState(disk, directory)
@@ -81,7 +91,7 @@ def open_log(shared: Shared, directory: str, config: LogConfig) -> tuple[Partiti
     if not state.known:
         state.sparse = bool(bases)  # nobody remembers whether compaction was here
     if not bases:
-        return _create(parts, config, point), RecoveryReport()
+        return _create(parts, config, point, leader_epoch), RecoveryReport()
     if point is not None and point.segment not in bases and point.segment > bases[0]:
         logger.error("%s: the recovery point names segment %d, which is not there", directory, point.segment)
         point = None
@@ -123,20 +133,25 @@ def _finish_restart(parts: Parts) -> None:
     state.save()
 
 
-def _create(parts: Parts, config: LogConfig, point: RecoveryPoint | None) -> PartitionLog:
-    state = parts.state
+def _create(parts: Parts, config: LogConfig, point: RecoveryPoint | None, leader_epoch: int) -> PartitionLog:
+    state, epochs, disk = parts.state, parts.epochs, parts.disk
     if point is not None and point.next_offset > state.log_start:
         logger.error("%s has lost its segments; it goes on at offset %d", state.directory, point.next_offset)
         state.log_start = point.next_offset
     base = state.log_start
     parts.snapshots.clear()
-    parts.epochs.truncate_end(base)
+    epochs.truncate_end(base)
     segment = parts.backend.create(base)
-    point = RecoveryPoint(base, base, 0)
-    state.save()
-    parts.epochs.save()
-    set_recovery_point(parts.disk, state.directory, point)
-    parts.backend.sync_names()
+    point = RecoveryPoint(base, base, 0, indexed=True)
+    state.save(durable=False)
+    if leader_epoch > epochs.latest:
+        epochs.assign(leader_epoch, base, durable=False)
+    else:
+        epochs.save(durable=False)
+    set_recovery_point(disk, state.directory, point, durable=False)
+    for name in (STATE_NAME, EPOCHS_NAME, RECOVERY_POINT_NAME):
+        disk.sync_file(f"{state.directory}/{name}")
+    parts.backend.sync_names()  # once for all of them: there may be thousands of partitions to make
     return PartitionLog(parts, config, [segment], point)
 
 

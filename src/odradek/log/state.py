@@ -47,9 +47,10 @@ def read_recovery_point(disk: Disk, directory: str) -> RecoveryPoint | None:
     return max(points, default=None)  # both are true, the further one tells more
 
 
-def set_recovery_point(disk: Disk, directory: str, point: RecoveryPoint) -> None:
-    """Replace what is remembered, durably: at the beginning, at the end, and when the log becomes shorter."""
-    disk.write_atomic(f"{directory}/{RECOVERY_POINT_NAME}", _slot(point).ljust(_SLOT_BYTES, b"\0") * _SLOTS)
+def set_recovery_point(disk: Disk, directory: str, point: RecoveryPoint, *, durable: bool = True) -> None:
+    """Replace what is remembered: at the beginning, at the end, and when the log becomes shorter."""
+    slots = _slot(point).ljust(_SLOT_BYTES, b"\0") * _SLOTS
+    disk.write_atomic(f"{directory}/{RECOVERY_POINT_NAME}", slots, durable=durable)
 
 
 def advance_recovery_point(disk: Disk, directory: str, point: RecoveryPoint, turn: int) -> None:
@@ -87,8 +88,8 @@ class LogState:
         self.abandoned = False  # the partition is deleted: nothing may be written under its names any more
         self.known = self._load()
 
-    def save(self) -> None:
-        """Write all of it durably."""
+    def save(self, *, durable: bool = True) -> None:
+        """Write all of it."""
         with self.lock:
             if self.abandoned:
                 return
@@ -103,7 +104,7 @@ class LogState:
                 },
                 indent=1,
             )
-            self.disk.write_atomic(f"{self.directory}/{STATE_NAME}", text.encode() + b"\n")
+            self.disk.write_atomic(f"{self.directory}/{STATE_NAME}", text.encode() + b"\n", durable=durable)
 
     def abandon(self) -> None:
         """Wait for a removal that runs, and see that none does any more."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +22,7 @@ from odradek.disk.real import RealDisk
 from odradek.log.backends.file_segment import LOG
 from odradek.log.compaction import CompactionPlan, plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
+from odradek.log.epochs import NO_EPOCH
 from odradek.log.errors import LogError, LogStoppedError
 from odradek.log.flushing import FlushStats
 from odradek.log.index import IndexCache
@@ -35,6 +37,22 @@ CLEAN_STOP_NAME = "clean-stop"
 _DELETED = re.compile(r"\.deleted-[0-9a-f]+-0[0-9a-f]{15}")  # the 0: no partition of a topic `.deleted-...` has it
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Creation:
+    """New logs: begun and finished by the store's owner, made in any thread."""
+
+    shared: Shared
+    directory: str
+    wanted: list[tuple[TopicPartition, LogConfig]]
+    leader_epoch: int
+    made: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Make them, durably. Waits for the disk."""
+        for partition, config in self.wanted:
+            self.made[partition], _ = open_log(self.shared, f"{self.directory}/{partition}", config, self.leader_epoch)
 
 
 class LogStore:
@@ -103,7 +121,26 @@ class LogStore:
         return self._logs
 
     def create(self, partition: TopicPartition) -> PartitionLog:
-        """Make the log of a new partition, durably."""
+        """Make the log of a new partition, durably, here and now."""
+        creation = self.begin_create([partition])
+        creation.run()
+        self.finish_create(creation)
+        return self._logs[partition]
+
+    def begin_create(self, partitions: Sequence[TopicPartition], leader_epoch: int = NO_EPOCH) -> Creation:
+        """Prepare the logs of new partitions; nobody else may make them before `finish_create`."""
+        for partition in partitions:
+            self._check_new(partition)
+        wanted = [(partition, self._config_of(partition.topic)) for partition in partitions]
+        return Creation(self._shared, self.directory, wanted, leader_epoch)
+
+    def finish_create(self, creation: Creation) -> None:
+        """Take over the logs that were made."""
+        if self._closed:
+            raise LogError(f"{self.directory} is closed")
+        self._logs.update(creation.made)
+
+    def _check_new(self, partition: TopicPartition) -> None:
         problem = topic_name_problem(partition.topic)
         if not 0 <= partition.partition <= PARTITION_MAX:
             problem = f"there is no partition {partition.partition}: they count from 0 to {PARTITION_MAX}"
@@ -115,7 +152,6 @@ class LogStore:
             raise LogError(f"{partition} exists already; it is `store.logs[TopicPartition(...)]`")
         if partition in self.offline:
             raise LogError(f"{partition} exists already and is offline: {self.offline[partition]}")
-        return self._open(partition)
 
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Take a partition away at once and for good; the call that comes back frees its bytes, in any thread."""

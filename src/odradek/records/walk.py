@@ -6,21 +6,32 @@ of equal length, which is what most producers send, are checked by slices instea
 
 from odradek.records.buffers import ReadBuffer
 from odradek.records.compression import codec_from_id, decompress
-from odradek.records.errors import InvalidRecordError
+from odradek.records.errors import BatchTooLargeError, InvalidRecordError
 from odradek.records.header import HEADER_BYTES, BatchHeader
 from odradek.records.parse import RECORD_BODY_BYTES_MIN
 from odradek.records.varint import decode_varint
 
+COUNT_MAX = 2**31 - 1
 _RUN_MIN = 8  # shorter runs are not worth a slice
 _SINGLE_STEPS = 64  # records walked one by one before a run is looked for again
+_WINDOW_MIN = 256  # records that are looked at for a run; more after each that was a run throughout
 _CODED_LENGTH_MIN = RECORD_BODY_BYTES_MIN << 1
 
 
-def check_record_lengths(data: ReadBuffer, at: int, header: BatchHeader, size_max: int) -> None:
-    """Follow the records' lengths through a batch, decompressed up to `size_max` bytes; raise what does not fit."""
+def check_record_lengths(
+    data: ReadBuffer, at: int, header: BatchHeader, size_max: int, count_max: int = COUNT_MAX
+) -> int:
+    """Follow the records' lengths through a batch, decompressed up to `size_max` bytes; raise what does not fit.
+
+    Gives the size of the records when they are not compressed.
+    """
     stored = memoryview(data)[at + HEADER_BYTES : at + header.size_bytes]
     codec = header.codec
     payload = bytes(stored) if codec == 0 else decompress(codec_from_id(codec), stored, size_max)
+    if header.record_count * (1 + RECORD_BODY_BYTES_MIN) > len(payload):
+        raise InvalidRecordError(f"the batch has {len(payload)} bytes for the {header.record_count} records it names")
+    if header.record_count > count_max:
+        raise BatchTooLargeError(f"{header.record_count} records at once; {count_max} are allowed here")
     try:
         end, count = _walk(payload, header.record_count)
     except IndexError:
@@ -29,16 +40,19 @@ def check_record_lengths(data: ReadBuffer, at: int, header: BatchHeader, size_ma
         raise InvalidRecordError(
             f"the batch says that it holds {header.record_count} records; {count} end at byte {end} of {len(payload)}"
         )
+    return end
 
 
 def _walk(payload: bytes, count_max: int) -> tuple[int, int]:
     """Step over at most `count_max` records; say where that ended and how many there were."""
-    at, count, size = 0, 0, len(payload)
+    at, count, size, window = 0, 0, len(payload), _WINDOW_MIN
     while count < count_max and at < size:
         start = at
         at = _step(payload, at, 1)
         count += 1
-        run = _equal_run(payload, start, at - start, count_max - count)
+        run = _equal_run(payload, start, at - start, min(count_max - count, window))
+        # What is looked at and does not fit is lost work: look far only where it has fitted so far.
+        window = window * 2 if run == window else _WINDOW_MIN
         at += run * (at - start)
         count += run
         if run == 0:

@@ -1,7 +1,7 @@
 """Framing, without a socket: bytes come in at the end of a buffer, whole requests are seen in it where they lie.
 
 A frame is a length of four bytes and as many bytes (Kafka's protocol guide, "Protocol primitives"). A frame is a view
-of the buffer: it holds until the next call of `writable`. Only what is left of a cut frame is ever moved, once.
+of the buffer: it holds until the next call of `writable`. Only what there is of a cut frame is ever moved.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ _FLEXIBLE_HEAD = struct.Struct(">iix")
 LENGTH_BYTES = _LENGTH.size
 _BUFFER_BYTES = 32 * 1024
 _ROOM_MIN = 4 * 1024  # less than this at the buffer's end is not worth a read
+_AT_ONCE_BYTES_MAX = 128 * 1024
+_KEPT_BYTES_MAX = 2 * 1024 * 1024  # a larger buffer goes when frames have become smaller
+_GROWTH = 4
 _NOTHING = memoryview(bytearray())
 
 
 class FrameBuffer:
     """The incoming half of a connection."""
 
-    __slots__ = ("_begin", "_end", "_frame_bytes_max", "_view")
+    __slots__ = ("_begin", "_end", "_frame_bytes_max", "_needed", "_view")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._view = _NOTHING
         self._begin = 0  # up to here frames were given out
         self._end = 0  # up to here bytes have come
+        self._needed = 0  # what the last frames took with their lengths: the buffer need not be much larger
 
     def allow(self, frame_bytes_max: int) -> None:
         """Bound the frames that come from now on."""
@@ -46,12 +50,14 @@ class FrameBuffer:
 
     def writable(self) -> memoryview:
         """Where the next bytes go; every frame given out before is void."""
+        capacity = len(self._view)
         if self._begin == self._end:
             self._begin = self._end = 0
-            if not len(self._view):
+            if capacity < _BUFFER_BYTES or capacity > max(_GROWTH * self._needed, _KEPT_BYTES_MAX):
                 self._view = memoryview(bytearray(_BUFFER_BYTES))
-        elif len(self._view) - self._end < _ROOM_MIN and self._begin:
-            self._move(len(self._view))
+        elif capacity == self._end or (self._begin and capacity - self._end < _ROOM_MIN):
+            held = self._end - self._begin
+            self._move(max(_BUFFER_BYTES, min(self._needed, _GROWTH * held)))
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -67,17 +73,20 @@ class FrameBuffer:
         if not 0 <= size <= self._frame_bytes_max:
             raise DecodeError(f"a frame of {size} bytes; at most {self._frame_bytes_max} are allowed here")
         end = begin + size
+        self._needed = LENGTH_BYTES + size
         if end > self._end:
             if end > len(self._view):
-                self._move(max(LENGTH_BYTES + size, _BUFFER_BYTES))
+                # As much as was announced only if that is little, else as much as has come, a few times over: an
+                # announcement alone must not cost memory.
+                held = self._end - self._begin
+                self._move(min(max(_BUFFER_BYTES, self._needed), max(_AT_ONCE_BYTES_MAX, _GROWTH * held)))
             return None
         self._begin = end
         return self._view[begin:end]
 
     def _move(self, capacity_bytes: int) -> None:
-        """Bring the frame that is cut to the front of a buffer that can hold it."""
+        """Bring the frame that is cut to the front of another buffer."""
         left = self._view[self._begin : self._end]
-        # Not zeroed by us and not touched before bytes come: an announced size costs nothing by itself.
         view = memoryview(bytearray(capacity_bytes))
         view[: len(left)] = left
         self._view, self._begin, self._end = view, 0, len(left)
