@@ -167,6 +167,20 @@ async def test_five_requests_are_under_way_and_no_more() -> None:
 
 
 @asynchronous
+async def test_five_requests_are_under_way_to_a_broker_however_many_partitions_it_leads() -> None:
+    async with ScriptedBroker() as broker, Client(broker.address) as client:
+        broker.partition_count = 10
+        script(broker)
+        async with client.producer(request_bytes_max=1, delivery_timeout_ms=1_000) as producer:
+            await producer.send(TOPIC, b"the connection works", partition=0)
+            broker.handlers[ApiKey.PRODUCE] = lambda _: None
+            futures = [producer.send_soon(TOPIC, b"x", partition=number) for number in range(10)]
+            await producer.flush()
+            assert all(isinstance(future.exception(), ClientError) for future in futures)
+        assert len(broker.asked_for(produce.Request)) == 6
+
+
+@asynchronous
 async def test_without_acks_nothing_is_waited_for() -> None:
     async with ScriptedBroker() as broker, Client(broker.address) as client:
         broker.handlers[ApiKey.PRODUCE] = lambda _: None

@@ -297,6 +297,60 @@ def test_25_connections_beyond_the_cap_of_an_address_are_closed(broker: BrokerPr
             client.close()
 
 
+def test_announcing_large_requests_costs_no_memory(broker: BrokerProcess) -> None:
+    before = broker.memory_bytes()
+    liars = [greeted(RawClient(broker.port)) for _ in range(20)]
+    try:
+        for liar in liars:
+            liar.send(struct.pack(">i", 100 * 2**20) + b"\0\0\0\x03")
+        with RawClient(broker.port) as client:
+            serve_one_record(client)
+        assert broker.memory_bytes() - before < 64 * 2**20
+    finally:
+        for liar in liars:
+            liar.close()
+
+
+def test_fetches_that_wait_hold_no_records(broker: BrokerProcess) -> None:
+    record = bytes(build_batch([NewRecord(bytes(900_000), timestamp=7)]))
+    with RawClient(broker.port) as client:
+        client.ask(metadata.Request(topics=[metadata.RequestTopic(name="waited-for")]), metadata.Response, 9)
+        for _ in range(10):
+            assert produce_code(greeted(client), "waited-for", record) == 0
+    before = broker.memory_bytes()
+    waiting = fetch_request("waited-for", max_bytes=16 * 2**20, max_wait_ms=60_000)
+    waiting.min_bytes = 2**30
+    clients = [RawClient(broker.port) for _ in range(40)]
+    try:
+        for client in clients:
+            client.send_frame(client.request_bytes(waiting, 12))
+        with RawClient(broker.port) as client:
+            serve_one_record(client)
+        assert broker.memory_bytes() - before < 128 * 2**20
+    finally:
+        for client in clients:
+            client.close()
+    # Their places are free again at once, although the fetches could have waited for a minute.
+    wait_until(lambda: _serves_newcomer(broker.port), 5.0, "a place for a newcomer")
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP])
+def test_many_small_records_of_two_lengths_do_not_hold_up_the_others(client: RawClient, codec: Codec) -> None:
+    values = [b"" if number % 2 else b"x" for number in range(400_000)]
+    batch = build_batch([NewRecord(value, timestamp=7) for value in values], codec=codec)
+    assert produce_code(greeted(client), TOPIC, bytes(batch)) == 0
+
+
+def test_a_request_may_not_decompress_to_more_than_its_allowance_in_many_batches(client: RawClient) -> None:
+    batch = bytes(build_batch([NewRecord(bytes(3 * 2**20), timestamp=7)], codec=Codec.ZSTD))
+    partitions = [produce.RequestPartition(index=0, records=batch) for _ in range(4)]
+    topics = [produce.RequestTopic(name=TOPIC, partition_data=partitions)]
+    answer = greeted(client).ask(produce.Request(acks=-1, timeout_ms=1000, topic_data=topics), produce.Response, 9)
+    assert isinstance(answer, produce.Response)
+    codes = [partition.error_code for partition in answer.responses[0].partition_responses]
+    assert codes == [0, *[ErrorCode.MESSAGE_TOO_LARGE] * 3]
+
+
 def test_the_log_has_one_line_an_event(broker: BrokerProcess) -> None:
     for line in broker.log().splitlines():
         assert line[:2] == "20", f"not a line of its own: {line!r}"

@@ -65,24 +65,19 @@ class Coordinator:
         loading.read(self._journal)
         self._unreadable = frozenset(loading.unreadable)
         self.groups.update(loading.groups(self._clock.now_ms()))
-        self._forget_deleted_topics()
         for group in self.groups.values():
             self._deadlines.arm(group.group_id, group.next_deadline())
         logger.info("%d groups loaded", len(self.groups))
 
     def _forget_deleted_topics(self) -> None:
         """Drop what was committed for topics that are gone: a crash may have come before that was stored."""
-        known = self.topics.partition_counts()
-        for group_id in self.offsets.group_ids():
-            offsets = self.offsets.of(group_id)
-            for where in (
-                [] if offsets is None else [where for where in offsets.partitions() if where.topic not in known]
-            ):
-                self.offsets.restore(group_id, where, None)
+        for topic in self.offsets.topics() - self.topics.partition_counts().keys():
+            self.offsets.forget_topic(topic)
 
     def start(self) -> None:
         """Begin to serve, in the running loop; sessions of members that were loaded run from `load` on."""
         self._refusal = None
+        self._forget_deleted_topics()
         self._deadlines.start()
         self._schedule_expiry()
 

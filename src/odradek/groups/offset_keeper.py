@@ -46,6 +46,10 @@ class OffsetKeeper:
         """A group's offsets."""
         return self._by_group.get(group_id)
 
+    def topics(self) -> set[str]:
+        """Every topic of which some group has an offset."""
+        return {topic for offsets in self._by_group.values() for topic in offsets.by_topic()}
+
     def restore(self, group_id: str, where: TopicPartition, committed: CommittedOffset | None) -> None:
         """Take in what was stored before a restart."""
         offsets = self._by_group.setdefault(group_id, GroupOffsets())
