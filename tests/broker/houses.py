@@ -59,6 +59,7 @@ class SlowDisk(MemoryDisk):
         self.may_read = threading.Event()
         self.may_read.set()
         self.is_cold = False  # nothing is in memory: reads take a thread
+        self.open_files_max = 100  # as if descriptors were used
         self.flushes_begun = 0
         self.reads_begun = 0
 

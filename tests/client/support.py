@@ -12,6 +12,7 @@ Parameters = ParamSpec("Parameters")
 
 TEST_SECONDS = 60
 CONDITION_SECONDS = 20
+LEAVING_SECONDS = 2
 
 
 def asynchronous(test: Callable[Parameters, Coroutine[Any, Any, None]]) -> Callable[Parameters, None]:
@@ -23,6 +24,8 @@ def asynchronous(test: Callable[Parameters, Coroutine[Any, Any, None]]) -> Calla
             async with asyncio.timeout(TEST_SECONDS):
                 await test(*args, **kwargs)
             left = asyncio.all_tasks() - {asyncio.current_task()}
+            if left:  # a server's handler may still have to notice that its connection is closed
+                _, left = await asyncio.wait(left, timeout=LEAVING_SECONDS)
             assert not left, f"tasks are left: {left}"
 
         asyncio.run(bounded())

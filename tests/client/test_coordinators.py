@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client import BrokerUnavailableError, Client, CommittedOffset, RequestError, TopicPartition
+from odradek.client import BrokerUnavailableError, Client, CommittedOffset, Consumer, RequestError, TopicPartition
 from odradek.client.assignors import encode_assignment
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode
@@ -125,6 +125,13 @@ def with_group(broker: ScriptedBroker) -> None:
     }
 
 
+async def until_assigned(consumer: Consumer) -> None:
+    """Poll until the consumer is a member with partitions."""
+    async with asyncio.timeout(20):
+        while not consumer.assignment:
+            await consumer.poll(timeout_ms=100)
+
+
 @asynchronous
 async def test_the_id_that_a_first_join_is_given_is_used_for_the_second() -> None:
     async with ScriptedBroker() as broker, Client(broker.address) as client:
@@ -133,7 +140,7 @@ async def test_the_id_that_a_first_join_is_given_is_used_for_the_second() -> Non
             join_group.Response(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="me"), JOINED
         )
         async with client.consumer(TOPIC, group="g") as consumer:
-            await consumer.poll(timeout_ms=100)
+            await until_assigned(consumer)
             assert consumer.positions() == {PARTITION: 5}
         assert [request.member_id for request in broker.asked_for(join_group.Request)] == ["", "me"]
         assert broker.asked_for(leave_group.Request)[0].members[0].member_id == "me"
@@ -188,7 +195,7 @@ async def test_heartbeats_go_on_over_a_coordinator_that_moves() -> None:
             heartbeat.Response(error_code=ErrorCode.NOT_COORDINATOR), Hangup, heartbeat.Response()
         )
         async with client.consumer(TOPIC, group="g", heartbeat_interval_ms=10) as consumer:
-            await consumer.poll(timeout_ms=100)
+            await until_assigned(consumer)
             await until(lambda: len(broker.asked_for(heartbeat.Request)) > 3)
             assert consumer.assignment == {PARTITION}
         assert len(broker.asked_for(join_group.Request)) == 1
@@ -203,7 +210,7 @@ async def test_a_group_that_cannot_be_joined_is_an_error_in_time() -> None:
             with pytest.raises(BrokerUnavailableError, match=broker.address):
                 await consumer.poll(timeout_ms=20_000)
             broker.handlers[ApiKey.JOIN_GROUP] = in_turn(JOINED)
-            await consumer.poll(timeout_ms=100)
+            await until_assigned(consumer)
             assert consumer.assignment == {PARTITION}
 
 

@@ -36,7 +36,7 @@ async def _grow(context: Context, wanted: create_partitions.RequestTopic, valida
     topic = broker.topic(wanted.name)
     broker.check_new_total(topic, wanted.count)
     if wanted.assignments is not None:
-        if len(wanted.assignments) != wanted.count - len(topic.partitions):
+        if len(wanted.assignments) != wanted.count - topic.partition_count:
             raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "name the brokers of each new partition")
         if any(assignment.broker_ids != [broker.node_id] for assignment in wanted.assignments):
             raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {broker.node_id} is the only one")

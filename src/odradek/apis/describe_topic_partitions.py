@@ -5,6 +5,7 @@ from __future__ import annotations
 from odradek.apis.authorized import TOPIC_OPERATIONS
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
+from odradek.broker.topics import Topic
 from odradek.model import topic_name_problem
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode
@@ -34,7 +35,7 @@ def handle(context: Context, request: messages.Request) -> messages.Response:
         left -= len(described.partitions)
         end = begin + len(described.partitions)
         topic = broker.topics.get(name)
-        if topic is not None and end < len(topic.partitions):
+        if topic is not None and end < topic.partition_count:
             cursor = messages.ResponseCursor(topic_name=name, partition_index=end)
             return messages.Response(topics=topics, next_cursor=cursor)
         begin = 0
@@ -53,15 +54,27 @@ def _describe(context: Context, name: str, begin: int, count: int) -> messages.R
         is_internal=topic.is_internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            messages.ResponsePartition(
-                partition_index=index,
-                leader_id=node,
-                leader_epoch=topic.partitions[index].leader_epoch,
-                replica_nodes=[node],
-                isr_nodes=[node],
-            )
-            for index in sorted(topic.partitions)[begin : begin + count]
+            _describe_partition(node, topic, index) for index in range(begin, min(begin + count, topic.partition_count))
         ],
+    )
+
+
+def _describe_partition(node: int, topic: Topic, index: int) -> messages.ResponsePartition:
+    partition = topic.partitions.get(index)
+    if partition is None:  # its files are damaged
+        return messages.ResponsePartition(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+            partition_index=index,
+            leader_id=-1,
+            replica_nodes=[node],
+            offline_replicas=[node],
+        )
+    return messages.ResponsePartition(
+        partition_index=index,
+        leader_id=node,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=[node],
+        isr_nodes=[node],
     )
 
 

@@ -28,11 +28,12 @@ def handle(context: Context, request: fetch.Request) -> fetch.Response | Awaitab
         session, wanted = _wanted(context, request)
     except PeerError as error:
         return fetch.Response(error_code=error.code)
+    max_bytes = context.door.room.bound(min(request.max_bytes, context.broker.config.fetch_max_bytes))
+    request.min_bytes = min(request.min_bytes, max_bytes)  # more would never come
     round_ = FetchRound(
         broker=context.broker,
-        by_id=context.version >= _FIRST_WITH_TOPIC_IDS,
         committed_only=request.isolation_level == 1,
-        max_bytes=context.door.room.bound(min(request.max_bytes, context.broker.config.fetch_max_bytes)),
+        max_bytes=max_bytes,
         refusal=_refusal(request),
     )
     round_.add(wanted)

@@ -50,11 +50,8 @@ class Reading:
 class FetchRound:
     """The partitions of one request, and what they have given so far."""
 
-    def __init__(
-        self, *, broker: Broker, by_id: bool, committed_only: bool, max_bytes: int, refusal: PeerError | None
-    ) -> None:
+    def __init__(self, *, broker: Broker, committed_only: bool, max_bytes: int, refusal: PeerError | None) -> None:
         self._broker = broker
-        self._by_id = by_id
         self._committed_only = committed_only
         self._max_bytes = max_bytes
         self._refusal = refusal
@@ -174,12 +171,17 @@ class WaitingFetch:
         self._respond = respond
         self._is_looking = False
         self._final_read: asyncio.Task[None] | None = None
-        self._partitions = [reading.partition for reading in round_.readings if reading.partition is not None]
-        self._missing_bytes = self._appended_bytes() + min_bytes - round_.size_bytes
+        read = [(reading.partition, reading) for reading in round_.readings if reading.partition is not None]
+        self._partitions = [partition for partition, _ in read]
+        # What was appended and not shown when it was read is among the appended bytes already: any move may show it.
+        has_more = any(reading.last_stable < partition.log.next_offset for partition, reading in read)
+        self._missing_bytes = 0 if has_more else self._appended_bytes() + min_bytes - round_.size_bytes
         round_.drop()
         for partition in self._partitions:
             partition.wake_on_advance(self._wake)
         self._timer = loop.call_later(wait_seconds, self._finish)
+        if any(reading.high_watermark < partition.high_watermark for partition, reading in read):
+            self._wake()  # it has moved since it was read
 
     def _appended_bytes(self) -> int:
         return sum(partition.appended_bytes for partition in self._partitions)

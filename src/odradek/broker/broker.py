@@ -319,10 +319,13 @@ class Broker:
                 self._by_log[log] = partition
 
     async def _make_logs(self, partitions: list[TopicPartition]) -> None:
+        threads = self.store.config.log_flush_threads  # making a log is mostly waiting for the disk
+        shares = (partitions[first::threads] for first in range(min(threads, len(partitions))))
         try:
-            creation = self.store.begin_create(partitions, LEADER_EPOCH_ALONE)
-            await self._in_thread(creation.run)
-            self.store.finish_create(creation)
+            creations = [self.store.begin_create(share, LEADER_EPOCH_ALONE) for share in shares]
+            await asyncio.gather(*(self._in_thread(creation.run) for creation in creations))
+            for creation in creations:
+                self.store.finish_create(creation)
         except (DiskError, LogError) as error:
             self.stop_for(error)
             raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error

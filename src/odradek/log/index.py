@@ -121,9 +121,15 @@ class SparseIndex(ABC):
         self.tail = self._no_entries()
         self.written += len(tail.keys)
 
+    def make_file(self) -> None:
+        """See that there is a file, though it may be empty."""
+        if not self.written:
+            self.clear()
+        self.trim()
+
     def trim(self) -> None:
-        """Cut off what is no whole entry at the end of the file; make the file if there is none."""
-        if self._ragged or not self.written:
+        """Cut off what is no whole entry at the end of the file."""
+        if self._ragged:
             self._disk.truncate_file(self.path, self.written * self.entry_bytes)
             self._ragged = False
 

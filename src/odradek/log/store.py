@@ -1,8 +1,8 @@
 """All logs of a data directory: one folder a partition, `<topic>-<number>`, and a lock so that one process has them.
 
-The store opens, makes and deletes logs and looks after them. It starts no thread and no timer: `expire`,
-`plan_compaction` and `checkpoint` are called by whoever has a clock. A partition that cannot be opened is offline, with
-its reason; the others serve. A file `clean-stop` says that the last process ended in good order.
+The store opens, makes and deletes logs and looks after them. It has no timer: `expire`, `plan_compaction` and
+`checkpoint` are called by whoever has a clock; and no threads but for closing. A partition that cannot be opened is
+offline, with its reason; the others serve. A file `clean-stop` says that the last process ended in good order.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -199,12 +200,9 @@ class LogStore:
             return
         self._closed = True
         healthy = not self.offline and all(log.stopped is None for log in self._logs.values())
-        failures: list[LogError] = []
-        for log in self._logs.values():
-            try:
-                log.close()
-            except LogError as error:
-                failures.append(error)
+        # Closing a log is waiting for the disk, and there may be thousands.
+        with ThreadPoolExecutor(self.config.log_flush_threads) as threads:
+            failures = [failure for failure in threads.map(_close, self._logs.values()) if failure is not None]
         try:
             if healthy and not failures:
                 self._disk.write_atomic(f"{self.directory}/{CLEAN_STOP_NAME}", b"1\n")
@@ -220,6 +218,14 @@ class LogStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _close(log: PartitionLog) -> LogError | None:
+    try:
+        log.close()
+    except LogError as error:
+        return error
+    return None
 
 
 def open_store(directory: str, config: StoreConfig, clock: Clock, config_of: Callable[[str], LogConfig]) -> LogStore:

@@ -145,12 +145,13 @@ class SegmentIndexes:
 
     def make_files(self) -> None:
         """Make both files, even if they stay empty: what takes the place of other segments must take theirs, too."""
-        self.offsets.trim()
-        self.times.trim()
+        self.offsets.make_file()
+        self.times.make_file()
 
     def resume(self, size_bytes: int, next_offset: Offset) -> None:
         """Keep only the entries below a position and an offset, and go on from there."""
-        self.make_files()
+        self.offsets.trim()
+        self.times.trim()
         last = self.offsets.last()
         if last is not None and last[1] >= size_bytes:
             self.offsets.cut(self.offsets.count_before_position(size_bytes))
