@@ -17,6 +17,7 @@ from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.intake import Allowance, check_produced
 from odradek.broker.topics import OFFSETS_TOPIC, Topic
 from odradek.log.errors import LogError, LogStoppedError
+from odradek.records.errors import KeylessRecordsError
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import produce
@@ -139,6 +140,8 @@ def _explain(context: Context, answer: produce.ResponsePartition, error: Excepti
     answer.error_code = told.code
     answer.base_offset = -1
     answer.error_message = told.message
+    if isinstance(error, KeylessRecordsError):  # so that the client can send the others again (KIP-467)
+        answer.record_errors = [produce.ResponseRecordError(batch_index=index) for index in error.indexes]
     if told.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         logger.info("client %r: %s", context.client_id, told.message)
 

@@ -123,9 +123,11 @@ class SparseIndex(ABC):
 
     def make_file(self) -> None:
         """See that there is a file, though it may be empty."""
-        if not self.written:
-            self.clear()
-        self.trim()
+        if self.written:
+            self.trim()
+        else:
+            self._disk.truncate_file(self.path, 0)
+            self._ragged = False
 
     def trim(self) -> None:
         """Cut off what is no whole entry at the end of the file."""

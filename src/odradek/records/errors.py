@@ -17,6 +17,18 @@ class InvalidRecordError(RecordError):
     """The batch arrived whole, but what stands inside breaks a rule of the format."""
 
 
+class KeylessRecordsError(InvalidRecordError):
+    """Records without a key where every record needs one; `indexes` counts them from the start of their batch."""
+
+    def __init__(self, indexes: list[int]) -> None:
+        super().__init__(
+            f"record {indexes[0]} of the batch has no key; a compacted topic needs one in every record"
+            if len(indexes) == 1
+            else f"{len(indexes)} records of the batch have no key; a compacted topic needs one in every record"
+        )
+        self.indexes = indexes
+
+
 class UnsupportedCodecError(RecordError):
     """The batch names a compression codec that does not exist (ids 5 to 7, or an unknown name)."""
 

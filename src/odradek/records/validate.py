@@ -5,7 +5,7 @@ content with header.check_batch. The rules are those of Kafka's LogValidator, wi
 """
 
 from odradek.records.buffers import ReadBuffer
-from odradek.records.errors import InvalidRecordError
+from odradek.records.errors import InvalidRecordError, KeylessRecordsError
 from odradek.records.header import NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, check_batch
 from odradek.records.parse import parse_batch
 
@@ -22,6 +22,7 @@ def validate_batch(
             f"the batch holds {header.record_count} records, but its offsets make room for"
             f" {header.last_offset_delta + 1}: a producer's batch has no gaps"
         )
+    keyless = []
     # Strictly increasing deltas, as many as there are offsets: parsing them proves that they run from 0 without a gap.
     for record in parse_batch(data, at, size_max=size_max):
         # A time far before 1970 and a delete horizon (KIP-534) may lie more than 64 bits apart: compaction would stop.
@@ -31,10 +32,9 @@ def validate_batch(
                 " the least is 0, or -1 for none"
             )
         if keys_required and record.key is None:
-            raise InvalidRecordError(
-                f"record {record.offset - header.base_offset} of the batch has no key;"
-                " a compacted topic needs one in every record"
-            )
+            keyless.append(record.offset - header.base_offset)
+    if keyless:
+        raise KeylessRecordsError(keyless)
     return header
 
 
