@@ -312,6 +312,15 @@ class Consumer:
         positions = self.positions()
         return {key: max(0, end - positions[key]) for key, end in ends.items() if key in positions}
 
+    def known_lag(self) -> dict[TopicPartition, int]:
+        """The same as of the last fetches, without asking; partitions that were not fetched yet are left out."""
+        states = self._fetcher.states
+        return {
+            key: max(0, state.high_watermark - state.position)
+            for key, state in states.items()
+            if state.high_watermark >= 0
+        }
+
     # Commits.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
