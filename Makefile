@@ -45,10 +45,10 @@ docs: $(STAMP) ## renew the generated pages of docs/reference
 	$(BIN)/python -m odradek.cli.reference docs/reference
 
 bench: $(STAMP) ## measure the log beside plain system calls
-	$(BIN)/python bench/log.py
+	$(BIN)/python -m bench.log
 
 bench-kafka: $(STAMP) ## measure the broker beside Apache Kafka and NATS (Java and Maven; about 40 minutes)
-	$(BIN)/python bench/kafka_bench.py $(ARGS)
+	$(BIN)/python -m bench.kafka $(ARGS)
 
 compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
 	$(BIN)/python -m tests.compat.run $(ARGS)

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_pace import Schedule
-from kafka_process import BenchError, Deadline
-from kafka_wire import Connection, metadata_frame, partitions_led
+from bench.kafka_pace import Schedule
+from bench.kafka_process import BenchError, Deadline
+from bench.kafka_wire import Connection, metadata_frame, partitions_led
 
 LOAD_SECONDS = 400.0
 ADMIN_SECONDS = 400.0

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from kafka_clients import create_topics, produce_to_all
-from kafka_peers import Running
-from kafka_process import BenchError, run_tool
-from kafka_wire import (
+from bench.kafka_clients import create_topics, produce_to_all
+from bench.kafka_peers import Running
+from bench.kafka_process import BenchError, run_tool
+from bench.kafka_wire import (
     Connection,
     api_versions_frame,
     metadata_frame,

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from kafka_clients import confluent_consume, confluent_produce, create_topics, paced_producing, servers
-from kafka_crowd import crowd, many_partitions, single_requests
-from kafka_nats import paced_publishing, publish_many, pull_many
-from kafka_pace import Paced, Schedule, percentile
-from kafka_peers import Running
-from kafka_process import BenchError, run_tool
+from bench.kafka_clients import confluent_consume, confluent_produce, create_topics, paced_producing, servers
+from bench.kafka_crowd import crowd, many_partitions, single_requests
+from bench.kafka_nats import paced_publishing, publish_many, pull_many
+from bench.kafka_pace import Paced, Schedule, percentile
+from bench.kafka_peers import Running
+from bench.kafka_process import BenchError, run_tool
 
 GIB = 1 << 30
 MB = 1_000_000

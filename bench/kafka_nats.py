@@ -17,8 +17,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from kafka_pace import Schedule
-from kafka_process import BenchError, Deadline
+from bench.kafka_pace import Schedule
+from bench.kafka_process import BenchError, Deadline
 
 WINDOW = 4096  # records under way, unacknowledged
 PULL = 4096

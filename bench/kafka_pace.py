@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kafka_process import BenchError, Deadline
+from bench.kafka_process import BenchError, Deadline
 
 DRAIN_SECONDS = 30.0
 _SCHEDULE_LEAD_SECONDS = 0.05

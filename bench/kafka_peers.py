@@ -15,10 +15,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
-from kafka_nats import publish_one
-from kafka_process import Process, free_port, run_tool
-from kafka_tools import KAFKA_VERSION, MissingError, kafka_jars, need, version_of
-from kafka_wire import produce_one
+from bench.kafka_nats import publish_one
+from bench.kafka_process import Process, free_port, run_tool
+from bench.kafka_tools import KAFKA_VERSION, MissingError, kafka_jars, need, version_of
+from bench.kafka_wire import produce_one
 
 START_SECONDS = 90.0
 FORMAT_SECONDS = 120.0

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafka_process import BenchError, run_tool
+from bench.kafka_process import BenchError, run_tool
 
 KAFKA_VERSION = "4.3.0"
 NODE_RDKAFKA_VERSION = "3.6.1"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from kafka_process import BenchError, Deadline
+from bench.kafka_process import BenchError, Deadline
 from odradek.records.build import build_batch
 from odradek.records.record import NewRecord
 

