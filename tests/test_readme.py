@@ -76,6 +76,6 @@ def test_every_make_command_that_is_named_exists() -> None:
 
 
 def test_every_page_that_is_linked_exists() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "ARCHITECTURE.md"):
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links {target}"

@@ -338,3 +338,17 @@ async def test_readers_are_told_after_a_flush_and_before_the_producer() -> None:
         await flushed
         await until(lambda: len(order) == 2)
         assert order == ["reader 1", "producer"]
+
+
+@asynchronous
+async def test_a_topic_with_a_damaged_partition_can_be_deleted_and_made_again() -> None:
+    disk = SlowDisk()
+    async with at_home(disk) as house:
+        await house.broker.create_topic("orders", 2, {})
+        await house.produce("orders", b"kept", partition=1)
+    disk.fail_next("open", errno.EIO, ending="orders-0/00000000000000000000.log")
+    async with at_home(disk) as house:
+        assert set(house.broker.topics["orders"].partitions) == {1}
+        await house.broker.delete_topic("orders")
+        await house.broker.create_topic("orders", 2, {})
+        assert await house.produce("orders", b"new") == 0

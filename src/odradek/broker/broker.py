@@ -215,6 +215,8 @@ class Broker:
                 self._free(partition.tp)
                 partition.advanced()
                 await asyncio.sleep(0)  # letting many go must not hold up the others
+            for tp in [tp for tp in self.store.offline if tp.topic == name]:
+                self._free(tp)
             self.on_topic_deleted(name)
         logger.info("topic %s deleted", name)
 

@@ -157,14 +157,16 @@ class LogStore:
     def delete(self, partition: TopicPartition) -> Callable[[], None]:
         """Take a partition away at once and for good; the call that comes back frees its bytes, in any thread."""
         log = self._logs.get(partition)
-        if log is None:
+        if log is None and partition not in self.offline:
             raise LogError(f"there is no partition {partition}")
         self._deletions += 1
         doomed = f"{self.directory}/.deleted-{self._clock.now_ms():x}-{self._deletions:016x}"
-        log.abandon()
+        if log is not None:
+            log.abandon()
         self._disk.rename(f"{self.directory}/{partition}", doomed)
         self._disk.sync_directory(self.directory)
-        del self._logs[partition]
+        self._logs.pop(partition, None)
+        self.offline.pop(partition, None)
         return lambda: self._disk.remove_tree(doomed)
 
     def flush_stats(self) -> FlushStats:
