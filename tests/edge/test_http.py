@@ -85,6 +85,11 @@ class HttpHouse:
         self.calls += 1
         return Page(bytes(1 << 20), "text/plain")
 
+    def huge(self) -> Page:
+        """More than the system holds for a client that does not read."""
+        self.calls += 1
+        return Page(bytes(64 << 20), "text/plain")
+
 
 @asynccontextmanager
 async def open_http() -> AsyncIterator[HttpHouse]:
@@ -95,7 +100,7 @@ async def open_http() -> AsyncIterator[HttpHouse]:
     server = HttpServer(routes)
     _, port = await server.listen("127.0.0.1", 0)
     house = HttpHouse(server, port)
-    routes["/large"] = house.large
+    routes |= {"/large": house.large, "/huge": house.huge}
     await server.open()
     try:
         yield house
@@ -307,9 +312,9 @@ async def test_closing_ends_every_connection() -> None:
     async with open_http() as door:
         idle, deaf = await door.connect(), await door.connect()
         assert (await idle.get("/ok"))[0] == 200
-        deaf.send("GET /large HTTP/1.1\nHost: x\n\n" * 50)
+        deaf.send("GET /huge HTTP/1.1\nHost: x\n\n")
         await until(lambda: door.calls > 0)
         async with asyncio.timeout(10):
             await door.server.close()
         assert await idle.is_closed()
-        await until(lambda: not door.server._connections)
+        await until(lambda: not door.server._connections, seconds=3)

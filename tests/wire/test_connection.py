@@ -131,6 +131,18 @@ def test_a_very_large_buffer_goes_when_frames_are_small_again() -> None:
     assert buffer.capacity_bytes == BUFFER_BYTES
 
 
+def test_a_large_frame_that_comes_in_small_pieces_is_moved_only_a_few_times() -> None:
+    size, piece = 8 << 20, 16 << 10
+    stream, buffer = framed(bytes(size)), FrameBuffer(size)
+    held: set[int] = set()
+    found: list[bytes] = []
+    for at in range(0, len(stream), piece):
+        found += feed(buffer, stream[at : at + piece])
+        held.add(buffer.capacity_bytes)
+    assert found == [bytes(size)]
+    assert len(held) <= 8, "what has come must not be copied again with each piece"
+
+
 @pytest.mark.parametrize("size", [BUFFER_BYTES - LENGTH_BYTES - 1, BUFFER_BYTES - LENGTH_BYTES, BUFFER_BYTES])
 def test_frames_around_the_buffers_size_pass(size: int) -> None:
     for before in (0, 1, 3, 4, 5000):

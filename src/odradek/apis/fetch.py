@@ -20,6 +20,7 @@ from odradek.wire.messages import fetch
 VERSIONS = Versions(4, 17)
 _FIRST_WITH_TOPIC_IDS = 13
 _PARTITIONS_MAX = 50_000  # more would hold up everybody else for too long
+_WAIT_MAX_MS = 300_000  # a client that is gone without a word does not keep its place for longer
 
 
 def handle(context: Context, request: fetch.Request) -> fetch.Response | Awaitable[fetch.Response]:
@@ -56,7 +57,8 @@ def _wait(request: fetch.Request, session: FetchSession | None, round_: FetchRou
     def respond() -> fetch.Response:
         return _response(session, round_)
 
-    return WaitingFetch(round_, request.min_bytes, request.max_wait_ms / 1000, respond).future
+    wait_ms = min(request.max_wait_ms, _WAIT_MAX_MS)
+    return WaitingFetch(round_, request.min_bytes, wait_ms / 1000, respond).future
 
 
 def _refusal(request: fetch.Request) -> PeerError | None:

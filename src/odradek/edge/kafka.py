@@ -177,12 +177,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._drop(str(error))
         if self._is_closing:
             return
-        has_room = self._has_room
-        if self._frames.is_empty or not has_room:
+        if self._frames.is_empty or not self._has_room:
             self.frame_begun_at = None
         elif self.frame_begun_at is None:
             self.frame_begun_at = monotonic()
-        if self._is_reading != has_room:
+        if self._is_reading != self._wants_bytes:
             self._balance()
 
     @property
@@ -190,10 +189,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         is_open = self._is_writing and not (self._is_closing or self._is_stopping or self._waits_for_fetch)
         return is_open and len(self._pending) < self._config.connection_requests_max
 
+    @property
+    def _wants_bytes(self) -> bool:
+        """Whether to read: there is room, or a fetch waits and only reading tells that its client is gone."""
+        waits_only = self._waits_for_fetch and self._frames.is_empty
+        return self._has_room or (waits_only and self._is_writing and not self._is_stopping)
+
     def _balance(self) -> None:
-        """Read from the client if and only if there is room."""
+        """Read from the client if and only if its bytes are wanted."""
         assert self._transport is not None
-        if self._is_reading != self._has_room and not self._is_closing:
+        if self._is_reading != self._wants_bytes and not self._is_closing:
             self._is_reading = not self._is_reading
             if self._is_reading:
                 self._transport.resume_reading()

@@ -75,11 +75,10 @@ class FrameBuffer:
         end = begin + size
         self._needed = LENGTH_BYTES + size
         if end > self._end:
-            if end > len(self._view):
-                # As much as was announced only if that is little, else as much as has come, a few times over: an
-                # announcement alone must not cost memory.
-                held = self._end - self._begin
-                self._move(min(max(_BUFFER_BYTES, self._needed), max(_AT_ONCE_BYTES_MAX, _GROWTH * held)))
+            if len(self._view) < min(end, _AT_ONCE_BYTES_MAX):
+                # As much as was announced only if that is little; else `writable` gives more as it comes: an announcement
+                # alone must not cost memory.
+                self._move(min(max(_BUFFER_BYTES, self._needed), _AT_ONCE_BYTES_MAX))
             return None
         self._begin = end
         return self._view[begin:end]
