@@ -21,7 +21,7 @@ from bench.kafka_pace import Schedule
 from bench.kafka_process import BenchError, Deadline
 
 WINDOW = 4096  # records under way, unacknowledged
-PULL = 4096
+PULL = 1024  # two requests ahead of the largest records stay well below what the server queues for a client
 LOAD_SECONDS = 180.0
 _MARK = b"odradek-bench-record:"
 _ACKNOWLEDGED = b'"seq":'

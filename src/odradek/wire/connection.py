@@ -76,8 +76,8 @@ class FrameBuffer:
         self._needed = LENGTH_BYTES + size
         if end > self._end:
             if len(self._view) < min(end, _AT_ONCE_BYTES_MAX):
-                # As much as was announced only if that is little; else `writable` gives more as it comes: an announcement
-                # alone must not cost memory.
+                # As much as was announced only if that is little; else `writable` gives more as it comes, since an
+                # announcement alone must not cost memory.
                 self._move(min(max(_BUFFER_BYTES, self._needed), _AT_ONCE_BYTES_MAX))
             return None
         self._begin = end
