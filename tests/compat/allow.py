@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.compat.outcome import Result
 
 DIRECTORY = Path(__file__).parent / "allow"
+NOT = "# not "
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ def read(file: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
+def kept_out(file: Path) -> set[str]:
+    """The names that a list refuses, by a line `# not NAME: why`: green or red by chance."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {line.removeprefix(NOT).partition(":")[0].strip() for line in lines if line.startswith(NOT)}
+
+
 def judge(allowed: Collection[str], results: Sequence[Result], *, whole: bool) -> Verdict:
     """Hold results against a list; `whole` says that no test was left out on purpose."""
     ran = {result.name for result in results}
@@ -47,9 +54,9 @@ def judge(allowed: Collection[str], results: Sequence[Result], *, whole: bool) -
 
 
 def add(file: Path, names: Iterable[str]) -> None:
-    """Write a list with more names in it; nothing that was there goes, comments at its head stay."""
+    """Write a list with more names in it; nothing that was there goes, comments come first."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     head = [line for line in text.splitlines() if line.startswith("#")]
-    lines = head + sorted({*read(file), *names})
+    lines = head + sorted({*read(file), *names} - kept_out(file))
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
