@@ -171,7 +171,8 @@ def test_this_broker_coordinates_groups_but_neither_transactions_nor_share_group
             asked = find_coordinator.Request(coordinator_keys=["g", "h"], key_type=key_type)
         answer = await Client(House()).ask(finding.API, version, asked, find_coordinator.Response)
         is_known = key_type == 0 or version == 0
-        expected = (7, "broker.example", 9092, ErrorCode.NONE) if is_known else (-1, "", -1, ErrorCode.INVALID_REQUEST)
+        code = {1: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}.get(key_type, ErrorCode.INVALID_REQUEST)
+        expected = (7, "broker.example", 9092, ErrorCode.NONE) if is_known else (-1, "", -1, code)
         if version < 4:
             assert (answer.node_id, answer.host, answer.port, answer.error_code) == expected
         else:

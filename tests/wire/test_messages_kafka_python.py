@@ -34,7 +34,7 @@ with warnings.catch_warnings():
     from kafka.protocol import admin, consumer, metadata, producer, sasl
     from kafka.protocol.consumer import metadata as consumer_protocol
 
-CASES_EXPECTED = 478
+CASES_EXPECTED = 482
 # It has neither KIP-848's APIs nor telemetry, nor the records of __consumer_offsets.
 MODULES_UNKNOWN = {
     "consumer_group_describe",

@@ -6,12 +6,14 @@ import asyncio
 
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
-from odradek.broker.configs import Entry, describe
+from odradek.broker.configs import Entry, ResourceType, Source, describe
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import PeerError
 from odradek.wire.messages import describe_configs
 
 VERSIONS = Versions(1, 4)
+_ADDRESSES = "advertised.listeners"
+_STRING = 2
 
 
 async def handle(context: Context, request: describe_configs.Request) -> describe_configs.Response:
@@ -26,11 +28,25 @@ async def handle(context: Context, request: describe_configs.Request) -> describ
                 context.broker, resource.resource_type, resource.resource_name, resource.configuration_keys
             )
             result.configs = [_config(entry, request) for entry in entries]
+            if resource.resource_type == ResourceType.BROKER:
+                result.configs += _addresses(context, resource.configuration_keys)
         except PeerError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
         await asyncio.sleep(0)  # many resources must not hold up the others
     return describe_configs.Response(results=results)
+
+
+def _addresses(context: Context, wanted: list[str] | None) -> list[describe_configs.ResponseConfig]:
+    """The door's address under the name by which Kafka's tools look for it."""
+    if wanted is not None and _ADDRESSES not in wanted:
+        return []
+    value = f"PLAINTEXT://{context.host}:{context.port}"
+    return [
+        describe_configs.ResponseConfig(
+            name=_ADDRESSES, value=value, read_only=True, config_source=Source.STATIC_BROKER, config_type=_STRING
+        )
+    ]
 
 
 def _config(entry: Entry, request: describe_configs.Request) -> describe_configs.ResponseConfig:

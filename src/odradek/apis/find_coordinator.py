@@ -15,6 +15,8 @@ VERSIONS = Versions(0, 6)
 
 _BATCHED_SINCE = 4
 _GROUP, _TRANSACTION = 0, 1
+# Clients try again after most errors; after this one they give up and show the message.
+_ERRORS = {_TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 _REFUSALS = {_TRANSACTION: "Transactions are not served here."}
 _NOBODY = -1
 
@@ -22,7 +24,7 @@ _NOBODY = -1
 def handle(context: Context, request: find_coordinator.Request) -> find_coordinator.Response:
     """Name this broker; transactions and share groups (key type 2) have no coordinator here."""
     is_known = request.key_type == _GROUP
-    error = ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST
+    error = ErrorCode.NONE if is_known else _ERRORS.get(request.key_type, ErrorCode.INVALID_REQUEST)
     refusal = _REFUSALS.get(request.key_type, f"There is no coordinator for keys of type {request.key_type}.")
     message = None if is_known else refusal
     node_id = context.broker.node_id if is_known else _NOBODY

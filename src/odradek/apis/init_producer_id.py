@@ -15,7 +15,9 @@ _NONE = -1
 async def handle(context: Context, request: init_producer_id.Request) -> init_producer_id.Response:
     """Give out an id; a transactional one is refused, since transactions are not served."""
     if request.transactional_id is not None:
-        return init_producer_id.Response(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=_NONE)
+        return init_producer_id.Response(
+            error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, producer_epoch=_NONE
+        )
     try:
         # Whoever asks to go on with an id of its own gets a new one: nothing is lost by it, and no two share an epoch.
         producer_id = await context.broker.new_producer_id()

@@ -18,7 +18,7 @@ from odradek.broker.settings import SettingsView
 from odradek.broker.topics import INTERNAL_TOPICS, Partition, Topic
 from odradek.clock import Clock
 from odradek.controller import image as records
-from odradek.controller.journal import MetadataJournal
+from odradek.controller.journal import EPOCH_ALONE, MetadataJournal
 from odradek.disk.errors import DiskError
 from odradek.log.config import LogConfig
 from odradek.log.errors import LogError, LogStoppedError
@@ -89,6 +89,16 @@ class Broker:
     def cluster_id(self) -> str:
         """The cluster's name for itself, made at the first start."""
         return self._journal.image.cluster_id
+
+    @property
+    def metadata_epoch(self) -> int:
+        """In which epoch metadata is written."""
+        return EPOCH_ALONE
+
+    @property
+    def metadata_end(self) -> Offset:
+        """The offset behind the last change of metadata."""
+        return self._journal.next_offset
 
     # Finding things.
 

@@ -15,7 +15,7 @@ from odradek.disk.interface import Disk
 
 DIRECTORY_NAME = "metadata"
 FILE_NAME = "__cluster_metadata.log"
-_EPOCH_ALONE = 1  # without a quorum there is one epoch
+EPOCH_ALONE = 1  # without a quorum there is one epoch
 
 
 def journal_path(data_directory: str) -> str:
@@ -37,10 +37,15 @@ class MetadataJournal:
             disk.truncate_file(self._path, whole_bytes)
             disk.sync_file(self._path)
 
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next change gets."""
+        return self._next_offset
+
     def append(self, type_: str, body: Mapping[str, Any]) -> None:
         """Make one change durable, then part of the image. Waits for the disk; one call at a time."""
         text = json.dumps(body, separators=(",", ":"), sort_keys=True)
-        line = f"{self._next_offset} {_EPOCH_ALONE} {type_} {text}\n"
+        line = f"{self._next_offset} {EPOCH_ALONE} {type_} {text}\n"
         self._disk.append_file(self._path, line.encode())
         self._disk.sync_file(self._path)
         self._next_offset += 1
