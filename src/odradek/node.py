@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import secrets
 from collections.abc import Callable
@@ -179,7 +180,7 @@ async def _listen(
 
 
 def _taken(door: str, address: Address, error: OSError) -> StartError:
-    reason = error.strerror or str(error)
+    reason = os.strerror(error.errno) if error.errno else str(error)
     return StartError(
         f"cannot listen on {address}: {reason}; end the program that has it, or choose another address "
         f"with --{door} HOST:PORT (port 0 takes any free one)"
