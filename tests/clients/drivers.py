@@ -238,5 +238,3 @@ def has_kcat() -> bool:
 
 
 DRIVERS: tuple[Driver, ...] = (Confluent(), KafkaPython(), AioKafka(), Kcat())
-
-__all__ = ["DRIVERS", "Driver", "has_kcat"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -191,8 +192,6 @@ def test_an_idempotent_producer_goes_on_over_restarts_of_the_broker(tmp_path: Pa
 
 @pytest.mark.parametrize("minutes", [0, 5])
 def test_aiokafka_finds_offsets_by_time(bootstrap: str, new_name: Callable[[str], str], minutes: int) -> None:
-    import asyncio
-
     topic = new_name("aio-time")
     made(bootstrap, topic)
     values = [b"%d" % number for number in range(10)]

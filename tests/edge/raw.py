@@ -7,7 +7,7 @@ import struct
 from types import TracebackType
 from typing import Self
 
-from odradek.wire.api import ApiKey, response_header_version
+from odradek.wire.api import response_header_version
 from odradek.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from odradek.wire.messages import fetch, produce
 from odradek.wire.schema import Message
@@ -99,6 +99,3 @@ def fetch_request(topic: str, offset: int = 0, *, max_bytes: int = 1 << 20, max_
         max_bytes=max_bytes,
         topics=[fetch.RequestTopic(topic=topic, partitions=[wanted])],
     )
-
-
-__all__ = ["ApiKey", "RawClient", "fetch_request", "produce_code", "produce_request"]

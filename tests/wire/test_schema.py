@@ -130,13 +130,10 @@ def test_decoding_starts_where_it_is_told() -> None:
         Request.decode(data, 9, len(data) + 1)
 
 
-def test_encoding_can_append_and_leaves_the_buffer_alone_if_it_fails() -> None:
-    out = bytearray(b"before")
-    Request(topics=None).encode_into(11, out)
-    assert out == b"before\x00\x01\x00\x00"
+def test_null_is_encoded_only_in_versions_that_have_it() -> None:
+    assert Request(topics=None).encode(11) == b"\x00\x01\x00\x00"
     with pytest.raises(ValueError, match="cannot be encoded"):
-        Request(topics=None).encode_into(0, out)
-    assert out == b"before\x00\x01\x00\x00"
+        Request(topics=None).encode(0)
 
 
 def test_raw_fields_are_not_copied_on_either_way() -> None:

@@ -131,10 +131,6 @@ class Struct(metaclass=_StructType):
         except TypeError as error:
             raise ValueError(f"{title(type(self))} v{version} cannot be encoded: {error}") from error
 
-    def encode_into(self, version: int, out: bytearray) -> None:
-        """Append the object to a buffer, which stays as it was if the object cannot be encoded."""
-        out += self.encode(version)
-
     def encode_parts(self, version: int) -> list[ReadBuffer]:
         """Write the object as pieces to be sent one after the other; raw fields are among them uncopied."""
         encoder = self._encoders[version]
