@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
+import uvloop
 
 from odradek.client import BrokerUnavailableError, ClientError, NewRecord, TopicPartition, UnknownTopicError
 from odradek.client.sync import Client
@@ -34,6 +36,19 @@ def test_a_script_without_a_loop_produces_consumes_and_administers(broker: Broke
         client.admin.delete_topic(topic)
         with pytest.raises(UnknownTopicError):
             client.admin.describe_topic(topic)
+
+
+def test_the_loop_may_be_another_one(broker: Broker, topic: str) -> None:
+    with Client(broker.bootstrap_servers, loop_factory=uvloop.new_event_loop) as client:
+        assert isinstance(client.call(running_loop()), uvloop.Loop)
+        with client.producer() as producer:
+            assert producer.send_many(topic, [NewRecord(bytes(100_000))] * 50) == 50
+        with client.consumer(topic, follow=False) as consumer:
+            assert sum(len(record.value or b"") for record in consumer) == 5_000_000
+
+
+async def running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
 
 
 def test_the_thread_ends_with_the_client(broker: Broker) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -34,10 +34,16 @@ Result = TypeVar("Result")
 class Client:
     """A client of one cluster, in a thread of its own."""
 
-    def __init__(self, bootstrap_servers: str, **options: Any) -> None:
-        """Options are those of odradek.client.Client."""
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+        **options: Any,
+    ) -> None:
+        """Options are those of odradek.client.Client; `loop_factory` makes the event loop, for example uvloop's."""
         self._inner = async_client.Client(bootstrap_servers, **options)
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop_factory()
         self._thread = threading.Thread(target=self._loop.run_forever, name="odradek-client", daemon=True)
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
