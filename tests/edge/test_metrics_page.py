@@ -153,10 +153,17 @@ async def test_the_lag_of_groups_is_what_they_have_not_committed() -> None:
         def lag(group: str) -> float:
             return metrics(visitor).value("group_lag", group=group, topic="orders", partition="0")
 
+        def committed(group: str) -> float:
+            return metrics(visitor).value("group_committed_offset", group=group, topic="orders", partition="0")
+
+        assert (committed("behind"), committed("ahead")) == (2, 9)
         assert lag("behind") == 3
         assert lag(strange.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")) == 0
         assert lag("ahead") == 0
         visitor.broker.partition("orders", 0).log.delete_records(4).run()
         assert lag("behind") == 1, "what is deleted cannot be read any more"
+        assert committed("behind") == 2
+        await commit(visitor, "behind", "orders", 5)
+        assert (lag("behind"), committed("behind")) == (0, 5)
         assert not any(dict(labels).get("topic") == "gone" for _, labels in metrics(visitor).samples)
         assert metrics(visitor).value("groups") >= 3

@@ -118,7 +118,18 @@ def _partitions(broker: Broker) -> Iterator[str]:
 
 def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
     yield from _single("odradek_groups", "gauge", "Consumer groups.", len(groups.groups))
-    yield from _head("odradek_group_lag", "gauge", "Records that a group has not committed yet.")
+    committed = list(_committed(broker, groups))
+    for name, text in (
+        ("lag", "Records that a group has not committed yet."),
+        ("committed_offset", "The offset that a group has committed; its rate is how fast the group gets on."),
+    ):
+        yield from _head(f"odradek_group_{name}", "gauge", text)
+        for labels, offset, lag in committed:
+            yield f"odradek_group_{name}{labels} {lag if name == 'lag' else offset}"
+
+
+def _committed(broker: Broker, groups: Coordinator) -> Iterator[tuple[str, int, int]]:
+    """What groups have committed in partitions that exist: labels, offset, lag."""
     for group_id in groups.offsets.group_ids():
         offsets = groups.offsets.of(group_id)
         for topic_name, committed in offsets.by_topic().items() if offsets is not None else ():
@@ -127,4 +138,4 @@ def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
                 partition = None if topic is None else topic.partitions.get(index)
                 if partition is not None:
                     lag = max(partition.high_watermark - max(offset, partition.log_start), 0)
-                    yield f"odradek_group_lag{_labels(group=group_id, topic=topic_name, partition=index)} {lag}"
+                    yield _labels(group=group_id, topic=topic_name, partition=index), offset, lag
