@@ -57,6 +57,11 @@ COMMANDS = {
         "show consumer groups and their lag, move their offsets",
         ("odradek group describe billing", "odradek group reset billing orders --to start"),
     ),
+    "pipeline": Command(
+        "odradek.cli.pipeline",
+        "check and run pipelines on Spark, show how they are doing",
+        ("odradek pipeline new revenue > revenue.toml", "odradek pipeline run revenue.toml --follow"),
+    ),
     "bench": Command(
         "odradek.cli.bench",
         "measure any Kafka broker: produce, consume, latency",

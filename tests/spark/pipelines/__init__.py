@@ -1,0 +1,1 @@
+"""Tests of pipelines: their files, `odradek pipeline`, and how they run."""
