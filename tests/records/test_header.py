@@ -194,3 +194,15 @@ def test_a_stamped_batch_is_the_batch_built_there(values: list[bytes], offset: i
     batch = build_batch(records)
     stamp_offset(batch, offset, epoch)
     assert batch == build_batch(records, base_offset=offset, leader_epoch=epoch)
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=5), st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1))
+def test_a_batch_with_a_stamped_producer_is_the_batch_built_by_it(
+    values: list[bytes], producer_id: int, epoch: int
+) -> None:
+    records = [NewRecord(value) for value in values]
+    data = bytearray(b"before") + build_batch(records)
+    module.stamp_producer(data, producer_id, epoch, 2**31 - 1, at=6)
+    module.reseal(data, at=6)
+    built = build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=2**31 - 1)
+    assert data == b"before" + built

@@ -37,8 +37,9 @@ NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 SEQUENCE_MAX = 2**31 - 1
 
-_LEADER_EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT = 12, 17, 21, 35
+_LEADER_EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT, _MAX_TIMESTAMP_AT, _PRODUCER_AT = 12, 17, 21, 35, 43
 _new_tuple = tuple.__new__
+_PRODUCER = struct.Struct(">qhi")
 _INT16, _INT32, _UINT32, _INT64 = (struct.Struct(form) for form in (">h", ">i", ">I", ">q"))
 
 
@@ -168,6 +169,11 @@ def stamp_offset(data: WriteBuffer, base_offset: int, leader_epoch: int, at: int
     """Write the offset and the epoch that the log assigns; both lie outside the CRC."""
     _INT64.pack_into(data, at, base_offset)
     _INT32.pack_into(data, at + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def stamp_producer(data: WriteBuffer, producer_id: int, epoch: int, base_sequence: int, at: int = 0) -> None:
+    """Write who produced the batch, and the number of its first record; the CRC must be computed again."""
+    _PRODUCER.pack_into(data, at + _PRODUCER_AT, producer_id, epoch, base_sequence)
 
 
 def reseal(data: WriteBuffer, at: int = 0) -> None:
