@@ -8,7 +8,7 @@ DATA ?= data
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-long check format docs bench bench-kafka compat clean
+.PHONY: help setup run demo test test-long check format docs bench bench-kafka bench-spark compat clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,11 +24,14 @@ $(STAMP): pyproject.toml
 run: $(STAMP) ## start one broker on 127.0.0.1:9092, with its data in ./data
 	@$(BIN)/odradek serve --data $(DATA)
 
+demo: $(STAMP) ## a broker, events of a shop and a pipeline on Spark: from nothing to checked results
+	@$(BIN)/python -m examples.demo $(ARGS)
+
 test: $(STAMP) ## run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 test-long: $(STAMP) ## run the tests with the long Hypothesis profile and more seeds
-	ODRADEK_TEST_PROFILE=long $(BIN)/python -m pytest -n auto --timeout 3600
+	ODRADEK_TEST_PROFILE=long $(BIN)/python -m pytest -n auto --dist loadgroup --timeout 3600
 
 check: $(STAMP) ## lint, format, types, architecture, documentation
 	$(BIN)/ruff check .
@@ -49,6 +52,9 @@ bench: $(STAMP) ## measure the log beside plain system calls
 
 bench-kafka: $(STAMP) ## measure the broker beside Apache Kafka and NATS (Java and Maven; about 40 minutes)
 	$(BIN)/python -m bench.kafka $(ARGS)
+
+bench-spark: $(STAMP) ## measure the Spark source and sink beside Spark's Kafka connector (Java and Maven; about 12 minutes)
+	$(BIN)/python -m bench.spark $(ARGS)
 
 compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
 	$(BIN)/python -m tests.compat.run $(ARGS)

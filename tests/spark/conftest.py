@@ -17,7 +17,7 @@ from odradek.records.compression import Codec
 from odradek.records.record import NewRecord
 from odradek.spark.sessions import JVM_OPTIONS, log_option, session
 from odradek.testing import EmbeddedBroker, broker
-from tests.spark.tools import SHORT_LIVED
+from tests.spark.tools import SHORT_LIVED, quick_spark_home
 
 HERE = Path(__file__).parent
 
@@ -43,7 +43,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SPARK_HOME whose workers start quickly."""
+    return quick_spark_home(tmp_path_factory.mktemp("home") / "spark")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_home: Path) -> Iterator[SparkSession]:
     """The session of the whole run: two cores, two shuffle partitions, errors only."""
     directory = tmp_path_factory.mktemp("spark")
     conf = {
@@ -53,7 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.local.dir": str(directory / "local"),
         JVM_OPTIONS: f"{log_option()} {SHORT_LIVED}",
     }
-    made = session("odradek tests", master="local[2]", conf=conf)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_HOME", str(spark_home))
+        made = session("odradek tests", master="local[2]", conf=conf)
     try:
         yield made
     finally:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.compression import Codec
-from odradek.spark.connection import cluster_of
 from odradek.spark.delivery import deliver
 from odradek.spark.encode import Rows, encode
 from odradek.spark.routing import Router, partition_count
@@ -60,7 +59,7 @@ def spooled(
 ) -> WatchedSpool:
     """Spool rows as a task does."""
     router = Router(
-        lambda name: client.call(partition_count(cluster_of(client), name)), seed="test", batch_bytes=batch_bytes
+        lambda name: client.call(partition_count(client.cluster, name)), seed="test", batch_bytes=batch_bytes
     )
     columns = Rows(pa.array([value for _, value in rows], pa.binary()), pa.array([key for key, _ in rows], pa.binary()))
     targets = router.route(columns, topic, None)
@@ -73,7 +72,7 @@ def spooled(
 
 def write(client: Client, identity: Identity, topic: str, rows: Sequence[Row]) -> int:
     """Make one whole attempt; return how many rows it sent."""
-    return client.call(deliver(cluster_of(client), identity, spooled(client, topic, rows)))
+    return client.call(deliver(client.cluster, identity, spooled(client, topic, rows)))
 
 
 def read(client: Client, topic: str) -> Counter[Row]:
@@ -95,7 +94,7 @@ def sample(count: int, *, distinct: int | None = None) -> list[Row]:
 
 
 def claimed(client: Client, identity: Identity, partitions: list[TopicPartition]) -> Claim:
-    claim = client.call(SinkState(cluster_of(client), identity).claim(partitions))
+    claim = client.call(SinkState(client.cluster, identity).claim(partitions))
     assert claim is not None
     return claim
 
@@ -113,6 +112,6 @@ def write_some(client: Client, place: Place, rows: list[Row], batch_count: int) 
 def send(client: Client, claim: Claim, batches: dict[TopicPartition, list[Prepared]], sequence: int = 0) -> None:
     async def run() -> None:
         lanes = [Lane(partition, iter(items), sequence) for partition, items in batches.items()]
-        await BatchSender(cluster_of(client), claim.producer_id, claim.epoch, Unsupervised()).send(lanes)
+        await BatchSender(client.cluster, claim.producer_id, claim.epoch, Unsupervised()).send(lanes)
 
     client.call(run())

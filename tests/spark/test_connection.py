@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from odradek.spark import connection
-from odradek.spark.connection import ConnectionOptions, cluster_of, connect, connect_first
+from odradek.spark.connection import ConnectionOptions, connect, connect_first
 from odradek.spark.errors import UnreachableError
 from tests.process import BrokerProcess
 
@@ -39,7 +39,7 @@ def test_all_tasks_of_a_process_share_one_client(bootstrap: str) -> None:
     assert connect_first(ConnectionOptions(bootstrap, client_id="shared")) in clients
     assert connect(ConnectionOptions(bootstrap, client_id="another")) not in clients
     (client,) = clients
-    assert cluster_of(client).nodes
+    assert client.cluster.nodes
 
 
 def test_a_forked_process_has_a_client_of_its_own(bootstrap: str) -> None:

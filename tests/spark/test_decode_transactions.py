@@ -14,7 +14,9 @@ from odradek.spark.scan import scan
 from tests.spark.answers import EVERYTHING, read
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["write", "abort", "commit", "plain"]), st.integers(1, 3), st.integers(1, 4)), max_size=25
+    st.tuples(st.sampled_from(["write", "abort", "commit", "plain"]), st.integers(1, 2), st.integers(1, 3)),
+    min_size=6,
+    max_size=25,
 )
 
 
@@ -84,6 +86,14 @@ def test_what_is_read_is_what_was_committed(steps: list[tuple[str, int, int]], d
     assert all(row["value"] == b"%d" % row["offset"] for row in rows)
     everything = read(log.data, start, end, ("offset",))
     assert [row["offset"] for row in everything] == sorted(item for item in log.written if start <= item < end)
+
+
+def test_a_producer_whose_transaction_was_aborted_may_commit_the_next() -> None:
+    log = history(
+        [("write", 1, 2), ("abort", 1, 1), ("write", 1, 2), ("commit", 1, 1), ("write", 1, 1), ("abort", 1, 1)]
+    )
+    rows = read(log.data, 0, log.end, ("offset",), [transaction for _, transaction in log.aborted])
+    assert [row["offset"] for row in rows] == [3, 4]
 
 
 def test_an_answer_of_nothing_but_markers_leads_on() -> None:

@@ -19,7 +19,7 @@ from tests.spark.tools import environment_without_java
 PROGRAM = """
 import json, os
 from odradek.spark.sessions import session
-spark = session("named", master="local[3]", conf={"spark.ui.showConsoleProgress": "true", "spark.app.own": "kept"})
+spark = session("named", master="local[3]", conf={"spark.driver.host": "localhost", "spark.app.own": "kept"})
 row = spark.range(1).selectExpr("java_method('java.lang.System', 'getProperty', 'java.version') as java").first()
 print(json.dumps(dict(spark.sparkContext.getConf().getAll()) | {"java": row.java, "home": os.environ["JAVA_HOME"]}))
 spark.stop()
@@ -44,7 +44,7 @@ def test_a_session_is_made_where_there_is_no_java_and_nothing_is_set(tmp_path: P
     assert made["spark.app.name"] == "named"
     assert made["spark.sql.shuffle.partitions"] == "3"
     assert made["spark.ui.enabled"] == "false"
-    assert made["spark.ui.showConsoleProgress"] == "true"  # the caller wins
+    assert made["spark.driver.host"] == "localhost"  # the caller wins
     assert made["spark.app.own"] == "kept"
     assert "spark.sql.session.timeZone" not in made
     assert not [line for line in ran.stderr.splitlines() if not line.startswith("WARNING: ")]  # those are the JVM's

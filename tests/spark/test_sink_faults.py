@@ -16,7 +16,6 @@ from kafka import TopicPartition as KafkaTopicPartition
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.compression import Codec
-from odradek.spark.connection import cluster_of
 from odradek.spark.delivery import deliver
 from odradek.spark.encode import RowError
 from odradek.spark.errors import MissingTopicError
@@ -53,7 +52,7 @@ def test_a_broker_that_is_killed_again_and_again_takes_every_row_once(tmp_path: 
             process.start()
 
         spool.watch = kill
-        assert client.call(deliver(cluster_of(client), Identity("s", 0, 0), spool)) == 6_000
+        assert client.call(deliver(client.cluster, Identity("s", 0, 0), spool)) == 6_000
         for killer in killers:
             killer.join()
         assert len(killers) == 3
@@ -72,7 +71,7 @@ def test_a_broker_that_dies_in_a_replay_takes_every_row_once(tmp_path: Path) -> 
 
         spool.watch = give_up
         with pytest.raises(TaskDiesError):
-            client.call(deliver(cluster_of(client), Identity("s", 0, 0), spool))
+            client.call(deliver(client.cluster, Identity("s", 0, 0), spool))
         before = sum(read(client, "t").values())
         again = spooled(client, "t", rows[::-1])
         seen: list[int] = []
@@ -85,7 +84,7 @@ def test_a_broker_that_dies_in_a_replay_takes_every_row_once(tmp_path: Path) -> 
 
         rising = threading.Thread(target=process.start)
         again.watch = kill
-        sent = client.call(deliver(cluster_of(client), Identity("s", 0, 0), again))
+        sent = client.call(deliver(client.cluster, Identity("s", 0, 0), again))
         rising.join()
         assert len(seen) > 400 and 0 < before < 3_000
         assert read(client, "t") == Counter(rows)
@@ -103,7 +102,7 @@ def test_a_broker_that_stays_away_is_given_up_on(tmp_path: Path) -> None:
 
         spool.watch = kill
         with pytest.raises(WriteError, match=r"batch 0 of task 0 could not be written: .*cannot be reached"):
-            client.call(deliver(cluster_of(client), Identity("s", 0, 0), spool))
+            client.call(deliver(client.cluster, Identity("s", 0, 0), spool))
 
 
 def test_batches_that_are_too_large_for_the_topic_are_split(client: Client, new_name: Callable[[], str]) -> None:
@@ -111,7 +110,7 @@ def test_batches_that_are_too_large_for_the_topic_are_split(client: Client, new_
     client.admin.create_topic(topic, 1, {"max.message.bytes": "1000"})
     rows = sample(500)
     spool = spooled(client, topic, rows, batch_bytes=1_000_000)
-    assert client.call(deliver(cluster_of(client), Identity(topic, 0, 0), spool)) == 500
+    assert client.call(deliver(client.cluster, Identity(topic, 0, 0), spool)) == 500
     assert read(client, topic) == Counter(rows)
 
 
@@ -122,7 +121,7 @@ def test_a_row_that_is_too_large_for_the_topic_is_named(client: Client, new_name
     spool = spooled(client, topic, rows, batch_bytes=1_000_000)
     words = rf"partition 0 of topic {topic} is too large: as a record it takes 20\d\d bytes.*max.message.bytes"
     with pytest.raises(WriteError, match=words):
-        client.call(deliver(cluster_of(client), Identity(topic, 0, 0), spool))
+        client.call(deliver(client.cluster, Identity(topic, 0, 0), spool))
 
 
 def options(bootstrap: str, topic: str | None, **more: str) -> WriteOptions:

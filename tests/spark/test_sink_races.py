@@ -12,7 +12,6 @@ import pytest
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.spark import delivery
-from odradek.spark.connection import cluster_of
 from odradek.spark.delivery import deliver
 from odradek.spark.sender import Prepared
 from odradek.spark.sink_state import Claim, Identity, SupersededError
@@ -68,7 +67,7 @@ def test_an_attempt_looks_at_the_state_before_it_sends_more(client: Client, othe
 
     spool.watch = overtake
     with pytest.raises(SupersededError):
-        client.call(deliver(cluster_of(client), place.task, spool))
+        client.call(deliver(client.cluster, place.task, spool))
     assert sum(read(client, place.topic).values()) < 400, "it went on although another attempt has the batch"
 
 
@@ -85,7 +84,7 @@ def test_an_attempt_that_is_overtaken_ends_and_doubles_nothing(client: Client, o
 
     spool.watch = overtake
     with pytest.raises(SupersededError, match=r"another attempt .* has taken over"):
-        client.call(deliver(cluster_of(client), place.task, spool))
+        client.call(deliver(client.cluster, place.task, spool))
     assert 0 < overtaken[0] < 400, "the second attempt found a part, and wrote the rest"
     assert read(client, place.topic) == Counter(rows)
 
@@ -105,7 +104,7 @@ def test_what_comes_between_a_look_and_the_first_record_is_noticed(client: Clien
                 send(other, claim, {key: [Prepared(*next(first.batches(key))[1:])] for key in claim.starts})
 
     again.watch = late
-    sent = client.call(deliver(cluster_of(client), place.task, again))
+    sent = client.call(deliver(client.cluster, place.task, again))
     assert 0 < sent < 400
     assert read(client, place.topic) == Counter(rows)
 
@@ -126,7 +125,7 @@ def test_a_record_of_another_attempt_with_the_same_number_is_not_taken_for_ours(
             send(other, claim, {partition: [Prepared(*next(first.batches(partition))[1:])]})
 
     again.watch = late
-    assert client.call(deliver(cluster_of(client), place.task, again)) == 2
+    assert client.call(deliver(client.cluster, place.task, again)) == 2
     assert read(client, place.topic) == Counter(rows)
 
 
@@ -161,7 +160,7 @@ def test_an_attempt_that_still_runs_cannot_take_the_records_of_the_next_one_for_
 
     def run_first() -> None:
         try:
-            outcomes.append(client.call(deliver(cluster_of(client), place.task, first)))
+            outcomes.append(client.call(deliver(client.cluster, place.task, first)))
         except SupersededError as error:
             outcomes.append(error)
         finally:
@@ -170,7 +169,7 @@ def test_an_attempt_that_still_runs_cannot_take_the_records_of_the_next_one_for_
     thread = threading.Thread(target=run_first)
     thread.start()
     assert first_waits.wait(PATIENCE_SECONDS)
-    other.call(deliver(cluster_of(other), place.task._replace(attempt=1), second))
+    other.call(deliver(other.cluster, place.task._replace(attempt=1), second))
     thread.join()
     assert isinstance(outcomes[0], SupersededError)
     assert read(client, place.topic) == Counter(rows)
@@ -204,7 +203,7 @@ def test_attempts_that_run_and_die_at_the_same_time_leave_every_row_once(
                 spool = spooled(own, place.topic, shuffled(rows, chance.randrange(1_000)))
                 spool.watch = disturb
                 try:
-                    own.call(deliver(cluster_of(own), place.task._replace(attempt=attempt), spool))
+                    own.call(deliver(own.cluster, place.task._replace(attempt=attempt), spool))
                     outcomes["done"] += 1
                 except (AttemptDiesError, SupersededError) as error:
                     outcomes[type(error).__name__] += 1

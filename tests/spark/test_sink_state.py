@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from odradek.client.commits import CommittedOffset
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
-from odradek.spark.connection import cluster_of
 from odradek.spark.delivery import deliver
 from odradek.spark.sender import BrokenSequenceError, Prepared, WriteError
 from odradek.spark.sink_state import EPOCH_MAX, Identity, SupersededError
@@ -151,7 +150,7 @@ def test_an_attempt_at_an_earlier_batch_is_refused(client: Client, other: Client
 
     spool.watch = later
     with pytest.raises(SupersededError):
-        client.call(deliver(cluster_of(client), place.task, spool))
+        client.call(deliver(client.cluster, place.task, spool))
     assert read(client, place.topic) == Counter(rows + rows)
 
 

@@ -19,7 +19,7 @@ from odradek.client import client as async_client
 from odradek.client import consumer as async_consumer
 from odradek.client import producer as async_producer
 from odradek.client.accumulator import Delivery
-from odradek.client.cluster import TopicInfo
+from odradek.client.cluster import Cluster, TopicInfo
 from odradek.client.commits import CommittedOffset
 from odradek.client.fetched import ConsumerRecord
 from odradek.client.offsets import OffsetInfo
@@ -85,6 +85,11 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def cluster(self) -> Cluster:
+        """Nodes, topics and requests, for coroutines that are run by `call`."""
+        return self._inner.cluster
 
     @property
     def admin(self) -> Admin:

@@ -40,6 +40,7 @@ class Codec(IntEnum):
 
 
 CODEC_MAX = int(max(Codec))
+LZ4_LEVEL = 1  # cramjam's own default is the slow, thorough kind
 
 
 def codec_from_id(number: int) -> Codec:
@@ -60,7 +61,7 @@ def codec_from_name(name: str) -> Codec:
 
 
 def compress(codec: Codec, data: ReadBuffer, level: int | None = None) -> bytes:
-    """Compress the records of a batch; without a level the codec's own default holds."""
+    """Compress the records of a batch; without a level the codec's own default holds, as Kafka's producers have it."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -68,6 +69,7 @@ def compress(codec: Codec, data: ReadBuffer, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
+        level = LZ4_LEVEL if level is None else level
         # Java refuses blocks that depend on each other (KIP-57), and cramjam's plain compress() links them.
         compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         compressor.compress(bytes(data))  # this one call takes nothing but bytes

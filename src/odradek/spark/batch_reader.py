@@ -11,7 +11,6 @@ from odradek.spark.connection import connect_first
 from odradek.spark.errors import OptionError
 from odradek.spark.offsets import OffsetRange, Positions, ranges_between, split
 from odradek.spark.options import ReadOptions
-from odradek.spark.ranges import read_range
 from odradek.spark.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -30,6 +29,8 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     """Read a task's range; Spark invents a partition without one where there is nothing to read."""
     if not isinstance(partition, RangePartition):
         return iter(())
+    from odradek.spark.ranges import read_range  # noqa: PLC0415 (see source.py)
+
     return read_range(
         options.connection,
         partition.wanted,

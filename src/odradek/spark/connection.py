@@ -10,7 +10,8 @@ import os
 import threading
 from dataclasses import dataclass
 
-from odradek.client.cluster import Cluster
+import uvloop
+
 from odradek.client.errors import ClientError
 from odradek.client.sync import Client
 from odradek.spark.errors import UnreachableError
@@ -51,11 +52,6 @@ def connect_first(options: ConnectionOptions) -> Client:
     return _client(options, is_first_contact=True)
 
 
-def cluster_of(client: Client) -> Cluster:
-    """Nodes, topics and requests of a client, for coroutines that are run by Client.call."""
-    return client._inner.cluster
-
-
 def _client(options: ConnectionOptions, *, is_first_contact: bool) -> Client:
     slot = _slots.setdefault((os.getpid(), options), _Slot())
     with slot.lock:
@@ -75,6 +71,7 @@ def _started(options: ConnectionOptions, timeout_ms: int) -> Client:
     try:
         client = Client(
             options.bootstrap,
+            loop_factory=uvloop.new_event_loop,
             client_id=options.client_id,
             timeout_ms=timeout_ms,
             request_timeout_ms=options.request_timeout_ms,

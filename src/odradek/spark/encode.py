@@ -38,7 +38,6 @@ Integers: TypeAlias = npt.NDArray[Any]
 RECORDS_MAX = 250_000  # of a batch: offsets stay within three bytes, and a broker's bounds on a request are kept
 PIECE_BYTES_MAX = 256 * 1024 * 1024  # what is joined at once: Arrow's binary arrays end at 2 GiB
 _FRAME_BYTES = 1 + 5 + 3 + 10 + 5 + 5  # what a record takes beside its contents, at most
-_LEVELS = {Codec.LZ4: 1}  # as Java's producer; our own default is four times slower for a sixth less
 _NULL = 1  # the varint of -1, the length of what is not there
 _NO_HEADERS = 0
 
@@ -189,7 +188,7 @@ class _Piece:
                 data = bytearray(data)
                 data.append(0)
             if codec is not Codec.NONE:
-                data = bytearray(HEADER_BYTES) + compress(codec, data[HEADER_BYTES:], _LEVELS.get(codec))
+                data = bytearray(HEADER_BYTES) + compress(codec, data[HEADER_BYTES:])
             base = now_ms if times is None else int(times[start])
             latest = now_ms if times is None else int(times[start : start + count].max())
             _write_head(data, codec, count, base, latest)

@@ -18,7 +18,7 @@ from odradek.client.retry import is_retriable
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.errors import RecordError
-from odradek.spark.connection import ConnectionOptions, cluster_of, connect
+from odradek.spark.connection import ConnectionOptions, connect
 from odradek.spark.decode import decode
 from odradek.spark.errors import DataLossError, MissingTopicError, SparkError
 from odradek.spark.fetching import Answer, OutOfRange, PartitionFetcher, ReplacedTopicError
@@ -57,7 +57,7 @@ class _RangeReader:
         self._partition = TopicPartition(wanted.topic, wanted.partition)
         self._client = connect(connection)
         self._fetcher = PartitionFetcher(
-            cluster_of(self._client),
+            self._client.cluster,
             self._partition,
             read_committed=read_committed,
             timeout_ms=connection.timeout_ms,

@@ -17,7 +17,6 @@ from odradek.client.retry import retry
 from odradek.client.start import EARLIEST, LATEST
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
-from odradek.spark.connection import cluster_of
 from odradek.spark.errors import MissingTopicError, NoMatchingOffsetError, OptionError
 from odradek.spark.options import Assign, AtOffsets, AtTime, Edge, Pattern, Place, ReadOptions, Subscribe
 from odradek.wire.errors import ErrorCode
@@ -127,14 +126,14 @@ class Resolver:
 
     def _describe(self, names: Collection[str]) -> tuple[list[TopicInfo], tuple[str, ...]]:
         """The topics that there are, and the names of those that there are not."""
-        infos = self._client.call(_topics(cluster_of(self._client), names, patient=self._absent.isdisjoint(names)))
+        infos = self._client.call(_topics(self._client.cluster, names, patient=self._absent.isdisjoint(names)))
         self._absent = {name for name in names if name not in infos}
         return list(infos.values()), tuple(name for name in names if name not in infos)
 
     def _look_up(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if not wanted:
             return {}
-        cluster = cluster_of(self._client)
+        cluster = self._client.cluster
         found = self._client.call(look_up(cluster, wanted, isolation=self._isolation))
         return {partition: info.offset for partition, info in found.items()}
 

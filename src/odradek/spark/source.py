@@ -1,4 +1,7 @@
-"""The data source `odradek`: topics as tables of Spark, with the schema and the options of Spark's Kafka connector."""
+"""The data source `odradek`: topics as tables of Spark, with the schema and the options of Spark's Kafka connector.
+
+Spark imports this in a new process for each look at the source, so what needs numpy and Arrow is imported when used.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,6 @@ from odradek.spark.connection import connect_first
 from odradek.spark.errors import OptionError
 from odradek.spark.options import HEADERS, Mode, ReadOptions, WriteOptions, columns_of, has_subscription
 from odradek.spark.stream_reader import OdradekStreamReader
-from odradek.spark.writer import OdradekStreamWriter, OdradekWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +89,8 @@ class OdradekSource(DataSource):
         """A batch write."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten: write with mode append, or delete the topic before")
+        from odradek.spark.writer import OdradekWriter  # noqa: PLC0415
+
         options = WriteOptions.parse(self.options)
         made = OdradekWriter(schema, options)
         connect_first(options.connection)  # tasks are patient: a wrong address has to be found before they start
@@ -94,6 +98,8 @@ class OdradekSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write."""
+        from odradek.spark.writer import OdradekStreamWriter  # noqa: PLC0415
+
         return OdradekStreamWriter(schema, WriteOptions.parse(self.options))
 
 

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from odradek.client.admin import Admin
 from odradek.client.errors import ClientError
-from odradek.spark.connection import cluster_of, connect
+from odradek.spark.connection import connect
 from odradek.spark.delivery import deliver
 from odradek.spark.encode import Integers, RowError, Rows, as_binary, encode
 from odradek.spark.errors import OptionError, SparkError
@@ -193,7 +193,7 @@ def write_rows(
         if not spool.record_count:
             return TaskWritten(None, 0, 0)
         client = connect(options.connection)
-        sent = client.call(deliver(cluster_of(client), identity, spool))
+        sent = client.call(deliver(client.cluster, identity, spool))
         return TaskWritten(identity.group, spool.record_count, sent)
     finally:
         spool.close()
@@ -208,7 +208,7 @@ class _PartitionCounts:
     def __call__(self, topic: str) -> int:
         client = connect(self._options.connection)
         try:
-            return client.call(partition_count(cluster_of(client), topic))
+            return client.call(partition_count(client.cluster, topic))
         except ClientError as error:
             raise WriteError(f"topic {topic} cannot be written to: {error}") from error
 
