@@ -1,0 +1,1 @@
+"""The tables of files that pipelines write."""
