@@ -1,0 +1,1 @@
+"""Pipelines that need only parameters, from topic to result."""
