@@ -50,6 +50,7 @@ async def test_topics_are_described_in_order_with_what_is_wrong_with_them() -> N
         )
         for each in told.partitions:
             assert (each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes) == (7, 0, [7], [7])
+            assert (each.eligible_leader_replicas, each.last_known_elr) == ([], [])  # Java's client fails on null
         assert answer.next_cursor is None
         assert "unknown" not in visitor.broker.topics
 
@@ -113,4 +114,5 @@ async def test_a_partition_with_damaged_files_has_no_leader_and_keeps_its_place(
         damaged = first.topics[0].partitions[0]
         assert (damaged.error_code, damaged.leader_id) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         assert (damaged.isr_nodes, damaged.offline_replicas) == ([], [1])
+        assert (damaged.eligible_leader_replicas, damaged.last_known_elr) == ([], [])
         assert indexes(await ask(visitor, limit=2, cursor=first.next_cursor)) == [("a", [2])]

@@ -67,6 +67,8 @@ def _describe_partition(node: int, topic: Topic, index: int) -> messages.Respons
             partition_index=index,
             leader_id=-1,
             replica_nodes=[node],
+            eligible_leader_replicas=[],
+            last_known_elr=[],
             offline_replicas=[node],
         )
     return messages.ResponsePartition(
@@ -75,6 +77,8 @@ def _describe_partition(node: int, topic: Topic, index: int) -> messages.Respons
         leader_epoch=partition.leader_epoch,
         replica_nodes=[node],
         isr_nodes=[node],
+        eligible_leader_replicas=[],  # never null, although they may be: Java's admin client fails on that
+        last_known_elr=[],
     )
 
 
