@@ -14,6 +14,7 @@ from odradek.records.compression import Codec, compress
 from odradek.records.errors import BatchTooLargeError, CorruptBatchError, InvalidRecordError, RecordError
 from odradek.records.header import HEADER, HEADER_BYTES, BatchHeader, iter_headers, stamp_offset
 from odradek.records.record import Header, NewRecord
+from odradek.spark import decode as decode_module
 from odradek.spark.scan import scan
 from tests.records.samples import SAMPLES, resealed
 from tests.spark.answers import EVERYTHING, answer, batch_of_sizes, batches, expected, read
@@ -66,6 +67,16 @@ def test_offsets_that_run_backwards_are_refused() -> None:
     stamp_offset(second, 11, 0)
     with pytest.raises(CorruptBatchError, match="out of order"):
         read(first + second, 10)
+
+
+def test_an_offset_that_occurs_twice_is_found_between_two_arrow_batches_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_module, "ROWS_MAX", 3)
+    batch = build_batch([NewRecord(b"v", timestamp=0)] * 4)
+    size = (len(batch) - HEADER_BYTES) // 4
+    assert batch[HEADER_BYTES + 3 * size + 3] == 6  # the offset delta of the last record, 3, as it is coded
+    batch[HEADER_BYTES + 3 * size + 3] = 4
+    with pytest.raises(InvalidRecordError, match="has the offset delta 2"):
+        read(resealed(batch), columns=("offset",))
 
 
 @pytest.mark.parametrize("magic", [0, 1])

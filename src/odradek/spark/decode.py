@@ -207,7 +207,12 @@ def _numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 @lru_cache(maxsize=8)
 def _repeated(value: str | int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(value, type=kind), ROWS_MAX)
+    """A column of one value. Made by hand, since pa.scalar imports pandas: half a second, in every worker."""
+    if isinstance(value, int):
+        return _numbers(np.full(ROWS_MAX, value, dtype=np.int32), kind)
+    text = value.encode()
+    offsets = np.arange(ROWS_MAX + 1, dtype=np.int32) * len(text)
+    return pa.Array.from_buffers(kind, ROWS_MAX, [None, pa.py_buffer(offsets), pa.py_buffer(text * ROWS_MAX)])
 
 
 def _column(name: str, rows: _Rows, plain: Bytes, partition: TopicPartition) -> pa.Array:

@@ -18,6 +18,7 @@ from odradek.client.retry import is_retriable
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.errors import RecordError
+from odradek.spark.collector import leave_modules_alone
 from odradek.spark.connection import ConnectionOptions, connect
 from odradek.spark.decode import decode
 from odradek.spark.errors import DataLossError, MissingTopicError, SparkError
@@ -42,6 +43,7 @@ def read_range(
     fail_on_data_loss: bool,
 ) -> Iterator[pa.RecordBatch]:
     """The records of [start, end), in order; offsets without a record are passed over."""
+    leave_modules_alone()
     if wanted.start < wanted.end:
         reader = _RangeReader(connection, wanted, read_committed, fail_on_data_loss)
         yield from reader.read(columns)

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 
 from odradek.client.admin import Admin
 from odradek.client.errors import ClientError
+from odradek.spark.collector import leave_modules_alone
 from odradek.spark.connection import connect
 from odradek.spark.delivery import deliver
 from odradek.spark.encode import Integers, RowError, Rows, as_binary, encode
@@ -181,6 +182,7 @@ def write_rows(
     batches: Iterator[pa.RecordBatch], columns: Columns, options: WriteOptions, identity: Identity
 ) -> TaskWritten:
     """Do the work of one task."""
+    leave_modules_alone()
     spool = Spool()
     try:
         router = Router(
