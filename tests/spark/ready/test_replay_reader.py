@@ -21,13 +21,13 @@ ANY = ReadAllAvailable()
 
 
 class Clock:
-    """Time that passes only in a sleep."""
+    """Time that passes only while somebody waits."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.slept: list[float] = []
 
-    def sleep(self, seconds: float) -> None:
+    def pass_by(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
 
@@ -35,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(replay_reader, "time", SimpleNamespace(monotonic=lambda: made.now, sleep=made.sleep))
+    monkeypatch.setattr(replay_reader, "time", SimpleNamespace(monotonic=lambda: made.now, sleep=made.pass_by))
     return made
 
 
