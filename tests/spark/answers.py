@@ -16,8 +16,8 @@ from odradek.records.compression import Codec
 from odradek.records.header import iter_headers, read_header, stamp_offset
 from odradek.records.parse import parse_batch
 from odradek.records.record import NewRecord, Record
-from odradek.spark.decode import ALL_COLUMNS, arrow_schema, decode
-from odradek.spark.scan import scan
+from odradek.spark.read.decode import ALL_COLUMNS, arrow_schema, decode
+from odradek.spark.read.scan import scan
 from tests.records.samples import codecs, records_at, timestamps
 
 PARTITION = TopicPartition("orders", 3)

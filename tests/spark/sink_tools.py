@@ -13,12 +13,12 @@ import pyarrow as pa
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.compression import Codec
-from odradek.spark.delivery import deliver
-from odradek.spark.encode import Rows, encode
-from odradek.spark.routing import Router, partition_count
-from odradek.spark.sender import BatchSender, Lane, Prepared
-from odradek.spark.sink_state import Claim, Identity, SinkState
-from odradek.spark.spool import Spool, Spooled
+from odradek.spark.write.delivery import deliver
+from odradek.spark.write.encode import Rows, encode
+from odradek.spark.write.routing import Router, partition_count
+from odradek.spark.write.sender import BatchSender, Lane, Prepared
+from odradek.spark.write.sink_state import Claim, Identity, SinkState
+from odradek.spark.write.spool import Spool, Spooled
 
 Row: TypeAlias = tuple[bytes | None, bytes | None]
 

@@ -1,4 +1,4 @@
-"""Tests of odradek.spark.decode: what comes out is what odradek.records.parse says is in there."""
+"""Tests of odradek.spark.read.decode: what comes out is what odradek.records.parse says is in there."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from odradek.records.errors import InvalidRecordError
 from odradek.records.header import read_header
 from odradek.records.parse import parse_batch
 from odradek.records.record import Header, NewRecord
-from odradek.spark import decode as decode_module
-from odradek.spark import payloads as payloads_module
-from odradek.spark.decode import ALL_COLUMNS, ROWS_MAX, arrow_schema, decode
-from odradek.spark.scan import scan
+from odradek.spark.read import decode as decode_module
+from odradek.spark.read import payloads as payloads_module
+from odradek.spark.read.decode import ALL_COLUMNS, ROWS_MAX, arrow_schema, decode
+from odradek.spark.read.scan import scan
 from tests.spark.answers import EPOCH, EVERYTHING, PARTITION, answer, batch_of_sizes, batches, expected, read
 
 

@@ -14,8 +14,8 @@ from odradek.records.compression import Codec, compress
 from odradek.records.errors import BatchTooLargeError, CorruptBatchError, InvalidRecordError, RecordError
 from odradek.records.header import HEADER, HEADER_BYTES, BatchHeader, iter_headers, stamp_offset
 from odradek.records.record import Header, NewRecord
-from odradek.spark import decode as decode_module
-from odradek.spark.scan import scan
+from odradek.spark.read import decode as decode_module
+from odradek.spark.read.scan import scan
 from tests.records.samples import SAMPLES, resealed
 from tests.spark.answers import EVERYTHING, answer, batch_of_sizes, batches, expected, read
 

@@ -13,10 +13,10 @@ from odradek.records.build import build_batch
 from odradek.records.errors import InvalidRecordError
 from odradek.records.record import NewRecord
 from odradek.records.varint import decode_varint, decode_varlong, encode_varint, encode_varlong
-from odradek.spark import starts as starts_module
-from odradek.spark.columns import pick
-from odradek.spark.starts import WALKS_MIN, record_starts
-from odradek.spark.varints import FAR, Ints, read_varints, read_varlongs
+from odradek.spark.read import starts as starts_module
+from odradek.spark.read.columns import pick
+from odradek.spark.read.starts import WALKS_MIN, record_starts
+from odradek.spark.read.varints import FAR, Ints, read_varints, read_varlongs
 from tests.spark.answers import batch_of_sizes
 
 HEAD = 61

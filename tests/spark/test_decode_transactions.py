@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from odradek.client.fetched import AbortedTransaction
 from odradek.records.build import ControlType, build_batch, control_batch
 from odradek.records.record import NewRecord
-from odradek.spark.scan import scan
+from odradek.spark.read.scan import scan
 from tests.spark.answers import EVERYTHING, read
 
 STEPS = st.lists(

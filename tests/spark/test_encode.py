@@ -12,8 +12,8 @@ from odradek.records.compression import Codec
 from odradek.records.header import HEADER_BYTES, check_batch
 from odradek.records.parse import parse_batch
 from odradek.records.validate import validate_batch
-from odradek.spark import encode as encode_module
-from odradek.spark.encode import Batch, RowError, Rows, encode, stamp
+from odradek.spark.write import encode as encode_module
+from odradek.spark.write.encode import Batch, RowError, Rows, encode, stamp
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW = 1_700_000_000_000

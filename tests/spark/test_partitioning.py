@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from odradek.client import partitioner
 from odradek.model import TopicPartition
-from odradek.spark.encode import RowError, Rows
-from odradek.spark.partitioning import Sticky, murmur2, partitions_of_keys
-from odradek.spark.routing import Router
+from odradek.spark.write.encode import RowError, Rows
+from odradek.spark.write.partitioning import Sticky, murmur2, partitions_of_keys
+from odradek.spark.write.routing import Router
 
 keys = st.lists(st.binary(max_size=70), max_size=40)
 

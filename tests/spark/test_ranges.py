@@ -1,4 +1,4 @@
-"""Tests of odradek.spark.ranges: what was asked for is read, through restarts, and losses are named."""
+"""Tests of odradek.spark.read.ranges: what was asked for is read, through restarts, and losses are named."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.compression import Codec
 from odradek.records.record import NewRecord
-from odradek.spark import fetching as fetching_module
-from odradek.spark import ranges as ranges_module
 from odradek.spark.connection import ConnectionOptions
-from odradek.spark.decode import ALL_COLUMNS
 from odradek.spark.errors import DataLossError, MissingTopicError, SparkError
-from odradek.spark.fetching import Answer, OutOfRange, PartitionFetcher
 from odradek.spark.offsets import OffsetRange
-from odradek.spark.ranges import read_range
+from odradek.spark.read import fetching as fetching_module
+from odradek.spark.read import ranges as ranges_module
+from odradek.spark.read.decode import ALL_COLUMNS
+from odradek.spark.read.fetching import Answer, OutOfRange, PartitionFetcher
+from odradek.spark.read.ranges import read_range
 from odradek.testing import broker
 from tests.process import BrokerProcess, wait_until
 from tests.spark.conftest import Produce

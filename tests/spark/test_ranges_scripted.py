@@ -13,11 +13,11 @@ import pytest
 from odradek.client.fetched import AbortedTransaction
 from odradek.records.build import ControlType, build_batch, control_batch
 from odradek.records.record import NewRecord
-from odradek.spark import ranges as ranges_module
 from odradek.spark.connection import ConnectionOptions
 from odradek.spark.errors import SparkError
 from odradek.spark.offsets import OffsetRange
-from odradek.spark.ranges import read_range
+from odradek.spark.read import ranges as ranges_module
+from odradek.spark.read.ranges import read_range
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import fetch

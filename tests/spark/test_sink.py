@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.client.partitioner import partition_of_key
 from odradek.client.sync import Client
-from odradek.spark.sink_state import GROUP_PREFIX
+from odradek.spark.write.sink_state import GROUP_PREFIX
 
 NOON = datetime.datetime(2026, 1, 2, 12, 0, 0, 345_678, tzinfo=datetime.UTC)
 HEADERS = "array<struct<key: string, value: binary>>"

@@ -16,13 +16,13 @@ from kafka import TopicPartition as KafkaTopicPartition
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
 from odradek.records.compression import Codec
-from odradek.spark.delivery import deliver
-from odradek.spark.encode import RowError
 from odradek.spark.errors import MissingTopicError
 from odradek.spark.options import WriteOptions
-from odradek.spark.sender import WriteError
-from odradek.spark.sink_state import Identity
-from odradek.spark.writer import Columns, TaskWritten, write_rows
+from odradek.spark.write.delivery import deliver
+from odradek.spark.write.encode import RowError
+from odradek.spark.write.sender import WriteError
+from odradek.spark.write.sink_state import Identity
+from odradek.spark.write.writer import Columns, TaskWritten, write_rows
 from odradek.testing import broker
 from tests.process import BrokerProcess
 from tests.spark.sink_tools import Row, read, sample, spooled

@@ -11,10 +11,10 @@ import pytest
 
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
-from odradek.spark import delivery
-from odradek.spark.delivery import deliver
-from odradek.spark.sender import Prepared
-from odradek.spark.sink_state import Claim, Identity, SupersededError
+from odradek.spark.write import delivery
+from odradek.spark.write.delivery import deliver
+from odradek.spark.write.sender import Prepared
+from odradek.spark.write.sink_state import Claim, Identity, SupersededError
 from odradek.testing import EmbeddedBroker
 from tests.spark.sink_tools import (
     BATCH_BYTES,

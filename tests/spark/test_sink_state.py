@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from odradek.client.commits import CommittedOffset
 from odradek.client.sync import Client
 from odradek.model import TopicPartition
-from odradek.spark.delivery import deliver
-from odradek.spark.sender import BrokenSequenceError, Prepared, WriteError
-from odradek.spark.sink_state import EPOCH_MAX, Identity, SupersededError
+from odradek.spark.write.delivery import deliver
+from odradek.spark.write.sender import BrokenSequenceError, Prepared, WriteError
+from odradek.spark.write.sink_state import EPOCH_MAX, Identity, SupersededError
 from odradek.testing import EmbeddedBroker
 from tests.spark.sink_tools import Place, Row, claimed, read, sample, send, shuffled, spooled, write, write_some
 

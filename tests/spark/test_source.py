@@ -13,8 +13,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 import odradek.spark
 import pyspark_odradek
 from odradek.spark.batch_reader import OdradekBatchReader
-from odradek.spark.decode import arrow_schema
 from odradek.spark.errors import OptionError
+from odradek.spark.read.decode import arrow_schema
 from odradek.spark.source import OdradekSource
 from odradek.spark.stream_reader import OdradekStreamReader
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from odradek.model import TopicPartition
-from odradek.spark.spool import Spool
+from odradek.spark.write.spool import Spool
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 

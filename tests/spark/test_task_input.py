@@ -19,7 +19,7 @@ from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 from pyspark.sql.types import StructType
 
 from odradek.spark.errors import SparkError
-from odradek.spark.task_input import BrokenInputError, whole
+from odradek.spark.write.task_input import BrokenInputError, whole
 
 ROWS = pa.record_batch({"value": pa.array([b"a", b"b"])})
 

@@ -29,7 +29,7 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     """Read a task's range; Spark invents a partition without one where there is nothing to read."""
     if not isinstance(partition, RangePartition):
         return iter(())
-    from odradek.spark.ranges import read_range  # noqa: PLC0415 (see source.py)
+    from odradek.spark.read.ranges import read_range  # noqa: PLC0415 (see source.py)
 
     return read_range(
         options.connection,

@@ -89,7 +89,7 @@ class OdradekSource(DataSource):
         """A batch write."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten: write with mode append, or delete the topic before")
-        from odradek.spark.writer import OdradekWriter  # noqa: PLC0415
+        from odradek.spark.write.writer import OdradekWriter  # noqa: PLC0415
 
         options = WriteOptions.parse(self.options)
         made = OdradekWriter(schema, options)
@@ -98,7 +98,7 @@ class OdradekSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A streaming write."""
-        from odradek.spark.writer import OdradekStreamWriter  # noqa: PLC0415
+        from odradek.spark.write.writer import OdradekStreamWriter  # noqa: PLC0415
 
         return OdradekStreamWriter(schema, WriteOptions.parse(self.options))
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from odradek.spark.decode import arrow_schema
 from odradek.spark.pipelines.ready import replay_reader
 from odradek.spark.pipelines.ready.replay_reader import COLUMNS, PLAN_FILE, ReplayReader
+from odradek.spark.read.decode import arrow_schema
 
 SECOND = 1_000_000
 ANY = ReadAllAvailable()

@@ -16,7 +16,7 @@ from odradek.spark.pipelines.frames import SOURCE_FORMAT
 from odradek.spark.pipelines.model import ConsoleSink, LakeSink, Sink, TopicSink
 from odradek.spark.pipelines.pipeline import Pipeline
 from odradek.spark.pipelines.steps import open_lake, write_options
-from odradek.spark.writer import QUERY_ID, check_schema
+from odradek.spark.write.writer import QUERY_ID, check_schema
 
 # Shows rows of a batch: the sink's name, the batch's number, the columns, the rows, and how many there are in all.
 ShowRows: TypeAlias = Callable[[str, int, Sequence[str], Sequence[Sequence[object]], int], None]

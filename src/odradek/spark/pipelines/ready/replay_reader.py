@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from odradek.spark.decode import arrow_schema
+from odradek.spark.read.decode import arrow_schema
 
 PLAN_FILE = "plan.json"
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")

@@ -21,7 +21,7 @@ from odradek.client.offsets import look_up
 from odradek.client.retry import retry
 from odradek.client.start import LATEST
 from odradek.model import TopicPartition
-from odradek.spark.sender import WriteError
+from odradek.spark.write.sender import WriteError
 from odradek.wire.messages import init_producer_id
 
 GROUP_PREFIX = "odradek-sink-"

@@ -19,9 +19,9 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import RequestError
 from odradek.client.retry import retry
 from odradek.model import TopicPartition
-from odradek.spark.encode import RowError, Rows, row_bytes
 from odradek.spark.errors import MissingTopicError
-from odradek.spark.partitioning import Sticky, partitions_of_keys
+from odradek.spark.write.encode import RowError, Rows, row_bytes
+from odradek.spark.write.partitioning import Sticky, partitions_of_keys
 from odradek.wire.errors import ErrorCode
 
 Integers: TypeAlias = npt.NDArray[Any]

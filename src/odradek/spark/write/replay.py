@@ -22,10 +22,10 @@ from odradek.records.compression import codec_from_id
 from odradek.records.header import HEADER_BYTES, SEQUENCE_MAX, BatchHeader, iter_headers, read_header
 from odradek.records.parse import parse_batch
 from odradek.records.record import Record
-from odradek.spark.fetching import OutOfRange, PartitionFetcher
-from odradek.spark.sender import BrokenSequenceError, Lane, Prepared, WriteError, rebuilt
-from odradek.spark.sink_state import Claim
-from odradek.spark.spool import Spool
+from odradek.spark.read.fetching import OutOfRange, PartitionFetcher
+from odradek.spark.write.sender import BrokenSequenceError, Lane, Prepared, WriteError, rebuilt
+from odradek.spark.write.sink_state import Claim
+from odradek.spark.write.spool import Spool
 from odradek.wire.errors import ErrorCode
 
 FETCH_BYTES = 8 * 1024 * 1024

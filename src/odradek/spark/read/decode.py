@@ -20,11 +20,11 @@ from odradek.model import TopicPartition
 from odradek.records.errors import InvalidRecordError, RecordError
 from odradek.records.header import LOG_APPEND_TIME
 from odradek.records.parse import parse_batch
-from odradek.spark.columns import HEADERS_TYPE, pick, read_headers
-from odradek.spark.payloads import Payloads, payloads
-from odradek.spark.scan import Scan
-from odradek.spark.starts import record_starts
-from odradek.spark.varints import Bytes, Ints, read_varints, read_varlongs
+from odradek.spark.read.columns import HEADERS_TYPE, pick, read_headers
+from odradek.spark.read.payloads import Payloads, payloads
+from odradek.spark.read.scan import Scan
+from odradek.spark.read.starts import record_starts
+from odradek.spark.read.varints import Bytes, Ints, read_varints, read_varlongs
 
 ROWS_MAX = 16 * 1024  # of an Arrow batch; the columns of so many numbers stay in a processor's cache
 MICROSECONDS = 1000  # in a millisecond

@@ -20,11 +20,11 @@ from odradek.model import TopicPartition
 from odradek.records.errors import RecordError
 from odradek.spark.collector import leave_modules_alone
 from odradek.spark.connection import ConnectionOptions, connect
-from odradek.spark.decode import decode
 from odradek.spark.errors import DataLossError, MissingTopicError, SparkError
-from odradek.spark.fetching import Answer, OutOfRange, PartitionFetcher, ReplacedTopicError
 from odradek.spark.offsets import OffsetRange
-from odradek.spark.scan import Scan, scan
+from odradek.spark.read.decode import decode
+from odradek.spark.read.fetching import Answer, OutOfRange, PartitionFetcher, ReplacedTopicError
+from odradek.spark.read.scan import Scan, scan
 
 FETCH_BYTES_MAX = 16 * 1024 * 1024
 FETCH_BYTES_MIN = 64 * 1024

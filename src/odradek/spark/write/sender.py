@@ -22,8 +22,8 @@ from odradek.records.compression import Codec, codec_from_id
 from odradek.records.header import SEQUENCE_MAX, read_header
 from odradek.records.parse import parse_batch
 from odradek.records.record import NewRecord, Record
-from odradek.spark.encode import stamp
 from odradek.spark.errors import SparkError
+from odradek.spark.write.encode import stamp
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import produce
 

@@ -15,8 +15,8 @@ from odradek.records.compression import codec_from_id, decompress
 from odradek.records.errors import InvalidRecordError
 from odradek.records.header import CODEC_MASK, HEADER_BYTES, LENGTH_OVERHEAD
 from odradek.records.parse import DECOMPRESSED_BYTES_MAX, RECORD_BODY_BYTES_MIN
-from odradek.spark.scan import Heads, Scan
-from odradek.spark.varints import Bytes, Ints
+from odradek.spark.read.scan import Heads, Scan
+from odradek.spark.read.varints import Bytes, Ints
 
 GROUP_BYTES = 8 * 1024 * 1024
 

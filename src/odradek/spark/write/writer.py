@@ -32,15 +32,15 @@ from odradek.client.admin import Admin
 from odradek.client.errors import ClientError
 from odradek.spark.collector import leave_modules_alone
 from odradek.spark.connection import connect
-from odradek.spark.delivery import deliver
-from odradek.spark.encode import Integers, RowError, Rows, as_binary, encode
 from odradek.spark.errors import OptionError, SparkError
 from odradek.spark.options import WriteOptions
-from odradek.spark.routing import Router, partition_count
-from odradek.spark.sender import WriteError
-from odradek.spark.sink_state import Identity
-from odradek.spark.spool import Spool
-from odradek.spark.task_input import whole
+from odradek.spark.write.delivery import deliver
+from odradek.spark.write.encode import Integers, RowError, Rows, as_binary, encode
+from odradek.spark.write.routing import Router, partition_count
+from odradek.spark.write.sender import WriteError
+from odradek.spark.write.sink_state import Identity
+from odradek.spark.write.spool import Spool
+from odradek.spark.write.task_input import whole
 
 CHUNK_BYTES_MIN = 8 * 1024 * 1024  # encoded at once: a few rows at a time cost more each
 CHUNK_BYTES_MAX = 64 * 1024 * 1024

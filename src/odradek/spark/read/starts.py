@@ -16,7 +16,7 @@ import numpy.typing as npt
 from odradek.records.errors import InvalidRecordError
 from odradek.records.parse import RECORD_BODY_BYTES_MIN
 from odradek.records.varint import decode_varint
-from odradek.spark.varints import FAR, Bytes, Ints, read_varints, read_varlongs
+from odradek.spark.read.varints import FAR, Bytes, Ints, read_varints, read_varlongs
 
 WALKS_MIN = 32  # fewer are walked faster one by one
 BLOCK_STEPS_MIN = 16  # between two looks at which walks have ended

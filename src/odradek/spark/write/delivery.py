@@ -17,10 +17,10 @@ from odradek.client.cluster import Cluster
 from odradek.client.errors import ClientError
 from odradek.client.retry import pause_ms
 from odradek.model import TopicPartition
-from odradek.spark.replay import Verifier, Written
-from odradek.spark.sender import BatchSender, BrokenSequenceError, Lane, Prepared, WriteError
-from odradek.spark.sink_state import Claim, Identity, SinkState
-from odradek.spark.spool import Spool
+from odradek.spark.write.replay import Verifier, Written
+from odradek.spark.write.sender import BatchSender, BrokenSequenceError, Lane, Prepared, WriteError
+from odradek.spark.write.sink_state import Claim, Identity, SinkState
+from odradek.spark.write.spool import Spool
 
 logger = logging.getLogger(__name__)
 

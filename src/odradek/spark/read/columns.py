@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from odradek.records.errors import InvalidRecordError
 from odradek.records.varint import decode_varint
-from odradek.spark.varints import Bytes, Ints, read_varints
+from odradek.spark.read.varints import Bytes, Ints, read_varints
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 HEADER_ROUNDS = 16  # so many headers of a record are read in step with those of others

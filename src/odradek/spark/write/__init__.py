@@ -1,0 +1,1 @@
+"""What a task does to write: encodes its rows, and sends each of them once."""
