@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from odradek.client.sync import Client
 from odradek.spark.errors import SparkError
 from odradek.spark.sessions import cores_of, session
+from tests.spark.conftest import Produce
 from tests.spark.tools import environment_without_java
 
 # Prints the settings of a session that it makes on a machine where nothing is set.
@@ -72,6 +76,26 @@ def test_a_running_session_whose_workers_lack_odradek_is_refused(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "nowhere"))
     with pytest.raises(SparkError, match="cannot be imported"):
         session()
+
+
+def test_a_thread_that_asks_for_the_session_can_write_a_stream(
+    spark: SparkSession, bootstrap: str, client: Client, produce: Produce, new_name: Callable[[], str], tmp_path: Path
+) -> None:
+    source, target = new_name(), new_name()
+    produce(source, ["a", "b"])
+    client.admin.create_topic(target)
+
+    def copy() -> None:
+        options = {"kafka.bootstrap.servers": bootstrap, "subscribe": source, "startingOffsets": "earliest"}
+        records = session().readStream.format("odradek").options(**options).load().select("value")
+        writer = records.writeStream.format("odradek").option("kafka.bootstrap.servers", bootstrap)
+        writer = writer.option("topic", target).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(copy).result()
+    with client.consumer(target, start="start", follow=False) as consumer:
+        assert sorted(record.value or b"" for record in consumer) == [b"a", b"b"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -47,12 +48,14 @@ def session(
     """Make a Spark session that knows the source `odradek`, or return the one that is running, as Spark does.
 
     Without a master, where nobody has configured Spark, it runs on all cores of this machine. What `conf` says wins.
+    A thread that starts streams of its own calls it too.
     """
     conf = dict(conf or {})
     running = SparkContext._active_spark_context
     spark = _joined(running, conf) if running is not None else _made(app_name, master, conf)
     # Spark finds the source by itself, unless some other pyspark_* package fails to import: then it finds none.
     register(spark)
+    _make_active(spark)
     return spark
 
 
@@ -80,6 +83,12 @@ def _joined(running: SparkContext, conf: Mapping[str, str]) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Spark looks for a sink in Python in the session that is active in the thread, and in a new thread none is."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def _set_environment(*, is_local: bool) -> None:
