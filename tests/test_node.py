@@ -156,6 +156,13 @@ async def test_a_directory_in_use_and_a_foreign_one_are_left_alone(tmp_path: Pat
 
 
 @on_uvloop
+async def test_pipelines_may_keep_their_state_in_the_directory_before_a_broker_does(tmp_path: Path) -> None:
+    (tmp_path / "data" / "pipelines" / "revenue").mkdir(parents=True)
+    async with started(tmp_path / "data"):
+        assert (tmp_path / "data" / "pipelines" / "revenue").is_dir()
+
+
+@on_uvloop
 async def test_a_door_that_is_not_there_yet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="gRPC"):
         await Node.start(settings_for(tmp_path, grpc="127.0.0.1:0"))

@@ -12,6 +12,7 @@ Offset: TypeAlias = int
 
 TOPIC_NAME_LENGTH_MAX = 249
 PARTITION_MAX = 2**31 - 1
+SINK_GROUPS = "odradek-sink-"  # how the groups begin in which Spark's sink keeps its state
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")

@@ -39,7 +39,8 @@ from odradek.log.store import LogStore
 from odradek.metrics import DoorStats
 from odradek.model import parse_partition_directory
 
-_OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop"})
+# `pipelines` is where odradek.spark keeps the state of pipelines that run on this machine.
+_OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop", "pipelines"})
 _MEMBER_ID_BYTES = 16
 _DESCRIPTORS_KEPT = 64  # for the journal, directories, the HTTP door
 

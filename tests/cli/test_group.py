@@ -23,6 +23,14 @@ def test_groups_are_listed(cli: Cli, topic: str, group: str) -> None:
     assert listed == {"group": group, "state": "Empty", "protocol": "classic", "protocol_type": "consumer"}
 
 
+def test_the_state_of_sparks_sink_is_listed_only_when_asked_for(cli: Cli, topic: str) -> None:
+    fill(cli, topic, 1)
+    name = f"odradek-sink-{topic}-0"
+    cli.ok("consume", topic, "--group", name)
+    assert not [line for line in cli.ok("group", "list").lines if line.startswith(name)]
+    assert [line for line in cli.ok("group", "list", "--all").lines if line.startswith(name)]
+
+
 def test_a_group_is_described_with_its_members_and_lag(cli: Cli, topic: str, group: str) -> None:
     fill(cli, topic, 5, 0)
     with Process(["consume", topic, "-f", "--group", group, "-n", "6"], cli.address) as process:

@@ -148,6 +148,7 @@ async def test_the_lag_of_groups_is_what_they_have_not_committed() -> None:
         await commit(visitor, strange, "orders", 5)
         await commit(visitor, "ahead", "orders", 9)
         await commit(visitor, "lost", "gone", 3)
+        await commit(visitor, "odradek-sink-1-0", "orders", 0)  # where a write of Spark began: nobody is behind
         await visitor.broker.delete_topic("gone")
 
         def lag(group: str) -> float:
@@ -166,4 +167,5 @@ async def test_the_lag_of_groups_is_what_they_have_not_committed() -> None:
         await commit(visitor, "behind", "orders", 5)
         assert (lag("behind"), committed("behind")) == (0, 5)
         assert not any(dict(labels).get("topic") == "gone" for _, labels in metrics(visitor).samples)
+        assert not any("odradek-sink" in dict(labels).get("group", "") for _, labels in metrics(visitor).samples)
         assert metrics(visitor).value("groups") >= 3

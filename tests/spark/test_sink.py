@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from odradek.client.partitioner import partition_of_key
 from odradek.client.sync import Client
-from odradek.spark.write.sink_state import GROUP_PREFIX
+from odradek.model import SINK_GROUPS
 
 NOON = datetime.datetime(2026, 1, 2, 12, 0, 0, 345_678, tzinfo=datetime.UTC)
 HEADERS = "array<struct<key: string, value: binary>>"
@@ -40,7 +40,7 @@ def values(client: Client, topic: str) -> Counter[bytes | None]:
 
 def groups(client: Client, containing: str = "") -> list[str]:
     listed = client.call(client.admin.inner.list_groups())
-    return [item.group for item in listed if item.group.startswith(GROUP_PREFIX) and containing in item.group]
+    return [item.group for item in listed if item.group.startswith(SINK_GROUPS) and containing in item.group]
 
 
 def test_a_dataframe_is_written_with_all_its_columns(
@@ -235,7 +235,7 @@ def test_a_stream_is_written_batch_by_batch(flow: Flow, client: Client, topic: s
     flow.add("b", lines(2_000, 3_000))
     flow.run()
     assert values(client, topic) == counted(lines(0, 3_000))
-    assert groups(client, query.id) == [f"{GROUP_PREFIX}{query.id}-{task}" for task in range(2)]
+    assert groups(client, query.id) == [f"{SINK_GROUPS}{query.id}-{task}" for task in range(2)]
 
 
 def test_a_micro_batch_that_is_replayed_is_in_the_topic_once(flow: Flow, client: Client, topic: str) -> None:

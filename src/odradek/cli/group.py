@@ -21,7 +21,7 @@ from odradek.client.commits import CommittedOffset
 from odradek.client.errors import RequestError
 from odradek.client.offsets import bounds, look_up
 from odradek.client.start import LATEST
-from odradek.model import PARTITION_MAX, TopicPartition
+from odradek.model import PARTITION_MAX, SINK_GROUPS, TopicPartition
 from odradek.wire.errors import ErrorCode
 
 _MEMBERS_NAMED_MAX = 3
@@ -56,7 +56,8 @@ A PLACE is start, end, an offset, +n (behind the first n records of the partitio
 
 
 async def _list(args: argparse.Namespace, client: Client) -> int:
-    groups = await client.admin.list_groups()
+    every = await client.admin.list_groups()
+    groups = [group for group in every if args.all or not group.group.startswith(SINK_GROUPS)]
     if args.json:
         for group in groups:
             fields = {"group": group.group, "state": group.state, "protocol": group.kind}
@@ -272,6 +273,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = commands.add_parser("list", help="show all groups", description="Show all groups and their states.")
     shown.epilog = "examples:\n  odradek group list\n  odradek group list --json | jq -r .group\n"
     shown.set_defaults(action=_list)
+    shown.add_argument("--all", action="store_true", help="also those in which Spark's sink keeps its state")
 
     described = commands.add_parser("describe", help="show members, offsets and lag", description=_DESCRIBE_DESCRIPTION)
     described.epilog = (

@@ -122,6 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _abandon_output()
         return EXIT_READER_GONE
+    except ConnectionError as error:
+        if show_traceback:
+            raise
+        return _complain(CommandError(f"a connection was lost: {error.strerror or error}"))
     except OSError as error:
         if show_traceback:
             raise

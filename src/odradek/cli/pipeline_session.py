@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from odradek.cli.terminal import CommandError
@@ -47,8 +47,14 @@ def spark_session(pipeline: Pipeline, master: str | None) -> Iterator[SparkSessi
     try:
         spark = session(f"odradek {pipeline.name}", master=master, conf=QUIET | pipeline.spark)
     except (PySparkException, Py4JError) as error:
-        raise CommandError(f"Spark did not start: {Failure.of(error).message}") from None
+        where = f" Is {master} the address of a master, and is it running?" if master and "://" in master else ""
+        raise CommandError(f"Spark did not start: {Failure.of(error).message}{where}") from None
     try:
         yield spark
+    except ConnectionError:
+        raise CommandError(
+            "Spark's own process has ended before this one, killed perhaps; the next run goes on where this one stopped"
+        ) from None
     finally:
-        spark.stop()
+        with suppress(ConnectionError):
+            spark.stop()

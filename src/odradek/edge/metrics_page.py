@@ -9,6 +9,7 @@ from odradek.broker.broker import Broker
 from odradek.edge.http import Page
 from odradek.groups.coordinator import Coordinator
 from odradek.metrics import DoorStats, Histogram
+from odradek.model import SINK_GROUPS
 
 _KEPT_SECONDS = 1.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -131,6 +132,8 @@ def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
 def _committed(broker: Broker, groups: Coordinator) -> Iterator[tuple[str, int, int]]:
     """What groups have committed in partitions that exist: labels, offset, lag."""
     for group_id in groups.offsets.group_ids():
+        if group_id.startswith(SINK_GROUPS):
+            continue  # these note where a write began; nobody reads on from there
         offsets = groups.offsets.of(group_id)
         for topic_name, committed in offsets.by_topic().items() if offsets is not None else ():
             topic = broker.topics.get(topic_name)

@@ -251,6 +251,20 @@ def test_a_signal_lets_the_batch_under_way_finish(
     assert seen.count("1 1") == 1, "it was finished"
 
 
+def test_a_broker_that_was_never_reached_is_not_waited_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_name: Callable[[], str]
+) -> None:
+    monkeypatch.setenv("ODRADEK_DIR", str(tmp_path / "home"))
+    pipeline = Pipeline(new_name(), bootstrap="127.0.0.1:1")
+    pipeline.topic("lines", "nowhere", format="string")
+    pipeline.write("lines", lambda batch, _: None, name="seen")
+    events: list[str] = []
+    watcher = Watcher(lambda query, report: None, events.append, lambda *rows: None)
+    outcome = Runner(spark, pipeline, "lost.py", follow=True, watcher=watcher).run()
+    assert outcome.failure is not None and "no Kafka broker answered" in outcome.failure
+    assert events == []
+
+
 def test_a_query_that_lost_its_broker_is_started_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_name: Callable[[], str]
 ) -> None:

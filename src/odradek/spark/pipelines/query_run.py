@@ -21,6 +21,7 @@ STOP_SECONDS_MAX = 60.0  # after that a batch under way is given up; it is done 
 RESTARTS_MAX = 10  # without a batch in between
 PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 60.0
+NOTHING_SEEN = ("", -1, "")
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class QueryRun:
     query: StreamingQuery | None = None
     failures: int = 0  # since the last batch
     restart_at: float | None = None
-    _seen: tuple[str, int, str] = ("", -1, "")  # the last report: run, batch, time
+    _seen: tuple[str, int, str] = NOTHING_SEEN  # the last report: run, batch, time
 
     def begin(self) -> Failure | None:
         """Start it, or start it again."""
@@ -69,8 +70,8 @@ class QueryRun:
     def restart_later(self, failure: Failure, now: float) -> float | None:
         """Plan another start after a passing fault, and return the pause; None if there were enough of them."""
         self.failures += 1
-        if not failure.passing or self.failures > RESTARTS_MAX:
-            return None
+        if not failure.passing or self.failures > RESTARTS_MAX or self._seen == NOTHING_SEEN:
+            return None  # a broker that was never reached is more likely a wrong address
         pause = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2.0 ** (self.failures - 1))
         self.restart_at = now + pause
         self.status.state = "restarting"

@@ -20,11 +20,10 @@ from odradek.client.errors import check
 from odradek.client.offsets import look_up
 from odradek.client.retry import retry
 from odradek.client.start import LATEST
-from odradek.model import TopicPartition
+from odradek.model import SINK_GROUPS, TopicPartition
 from odradek.spark.write.sender import WriteError
 from odradek.wire.messages import init_producer_id
 
-GROUP_PREFIX = "odradek-sink-"
 EPOCH_MAX = 2**15 - 1
 
 
@@ -43,7 +42,7 @@ class Identity(NamedTuple):
     @property
     def group(self) -> str:
         """The group that holds the task's state."""
-        return f"{GROUP_PREFIX}{self.sink_id}-{self.task}"
+        return f"{SINK_GROUPS}{self.sink_id}-{self.task}"
 
 
 @dataclass(frozen=True, slots=True)
