@@ -1,7 +1,7 @@
 """Odradek's Spark source and sink beside Spark's own Kafka connector: same topics, same broker, same Spark, in turns.
 
-Each side has a Spark session in a process of its own, with the same settings; one rests while the other works. Every
-case is run once to warm up, then in rounds. Reads end in Spark's `noop`, which takes every column of every row.
+Each side has a Spark session in a process of its own, with the same settings; one rests while the other works. Both
+run a case once to warm up, then take turns. Reads end in Spark's `noop`, which takes every column of every row.
 """
 
 from __future__ import annotations
@@ -169,23 +169,17 @@ class Bench:
 
 
 def run(bench: Bench, cases: Sequence[Case], rounds: int, results: Results) -> None:
-    """Warm up, take turns, fill the table."""
-    found: dict[Case, list[dict[str, Outcome]]] = {case: [] for case in cases}
-    for turn in range(rounds + 1):
+    """Case by case: both sides warm up, then take turns. So neither rests for so long that Spark ends its workers."""
+    for case in cases:
         begin = time.monotonic()
-        for case in cases:
-            outcomes = bench.measure(case, turn)
-            rates = ", ".join(f"{name} {case.load.rows / outcomes[name].seconds:,.0f}/s" for name in SIDES)
-            say(f"  {case.label}: {rates}")
-            if turn:
-                found[case].append(outcomes)
-        say(f"{f'round {turn} of {rounds}' if turn else 'warm-up'} took {time.monotonic() - begin:.0f} s")
-    for case, outcomes_of in found.items():
-        ours, theirs = (Figure(case.load.rows, [outcomes[name] for outcomes in outcomes_of]) for name in SIDES)
+        bench.measure(case, 0)
+        found = [bench.measure(case, turn) for turn in range(1, rounds + 1)]
+        ours, theirs = (Figure(case.load.rows, [outcomes[name] for outcomes in found]) for name in SIDES)
         results.add(row_of(case, ours, theirs))
-        steady = steady_row(case, ours, theirs) if case.kind == "stream" else None
+        steady = steady_row(ours, theirs) if case.kind == "stream" else None
         if steady is not None:
             results.add(steady)
+        say(f"    took {time.monotonic() - begin:.0f} s")
 
 
 def _arguments() -> argparse.ArgumentParser:

@@ -69,7 +69,7 @@ def row_of(case: Case, ours: Figure, theirs: Figure) -> Row:
     return Row(case.label, _cell(ours), _cell(theirs), f"{ratio:.2f}x", bar, held)
 
 
-def steady_row(case: Case, ours: Figure, theirs: Figure) -> Row | None:
+def steady_row(ours: Figure, theirs: Figure) -> Row | None:
     """Micro-batches but the first two: what a stream that goes on does."""
     rates = [
         [_steady_rate(outcome) for outcome in side.outcomes if len(outcome.batches) > 2] for side in (ours, theirs)

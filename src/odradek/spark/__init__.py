@@ -26,4 +26,9 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    try:
+        return getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("odradek"):
+            raise
+        raise ImportError(f"odradek.spark.{name} needs {error.name}: pip install 'odradek[spark]'") from error
