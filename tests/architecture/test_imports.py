@@ -16,7 +16,7 @@ from tests.architecture import ROOT, SOURCE, python_files, relative
 # Folders and modules of odradek without I/O, time or chance. Grows: raft, ...
 PURE = (
     "records", "wire", "model", "metrics", "settings_table", "settings_rows", "controller.image",
-    "broker.fetch_sessions",
+    "broker.fetch_sessions", "spark.errors", "spark.offsets", "spark.option_names", "spark.option_values",
     *(f"groups.{name}" for name in (
         "assignors", "balance", "classic", "classic_members", "classic_rounds", "classic_types", "config",
         "consumer_admission", "consumer_checks", "consumer_group", "consumer_image", "consumer_records",
