@@ -23,6 +23,7 @@ from odradek.config import (
 from odradek.edge.config import KafkaDoorConfig
 from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
+from odradek.replication.config import ReplicationConfig
 
 NUMBERS = [setting for setting in SETTINGS.values() if setting.kind in (Kind.SIZE, Kind.DURATION, Kind.COUNT)]
 
@@ -52,12 +53,28 @@ def test_topic_settings_are_the_fields_of_log_config_and_min_insync_replicas() -
 
 def test_broker_settings_are_the_fields_of_what_the_parts_are_given() -> None:
     names = {setting.name for setting in SETTINGS.values() if setting.scope == "broker"}
-    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GroupConfig)
+    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GroupConfig, ReplicationConfig)
     given = {field.name.replace("_", ".") for part in parts for field in fields(part)}
-    assert names == given | {"dir", "log.level", "kafka", "http", "grpc", "advertised.kafka"}
+    by_name = {"dir", "log.level", "kafka", "http", "grpc", "advertised.kafka", "advertised.http", "rack"}
+    of_the_cluster = {
+        "voters",
+        "cluster.secret.file",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.timeout.ms",
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "default.replication.factor",
+        "leader.rebalance.interval.ms",
+        "metadata.snapshot.interval.ms",
+        "metadata.snapshot.bytes",
+        "controlled.shutdown.timeout.ms",
+    }
+    assert names == given | by_name | of_the_cluster
 
 
-@pytest.mark.parametrize("part", ["broker_config", "kafka_door_config", "group_config", "store_config"])
+@pytest.mark.parametrize(
+    "part", ["broker_config", "kafka_door_config", "group_config", "store_config", "replication_config"]
+)
 def test_every_field_carries_the_value_of_the_setting_of_its_name(part: str) -> None:
     settings = default_settings()
     made = getattr(settings, part)()

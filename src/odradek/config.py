@@ -16,9 +16,11 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
 from odradek.broker.config import BrokerConfig
+from odradek.controller.config import ControllerConfig, QuorumConfig
 from odradek.edge.config import KafkaDoorConfig
 from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
+from odradek.replication.config import ReplicationConfig
 from odradek.settings_rows import SETTINGS
 from odradek.settings_table import (
     ENVIRONMENT_PREFIX,
@@ -29,6 +31,7 @@ from odradek.settings_table import (
     Value,
     shown,
     split_address,
+    split_voters,
 )
 
 __all__ = [
@@ -47,7 +50,10 @@ __all__ = [
 ]
 
 CONFIG_VARIABLE = "ODRADEK_CONFIG"
-_VARIABLES_OF_OTHERS = frozenset({CONFIG_VARIABLE, "ODRADEK_BROKER", "ODRADEK_TEST_PROFILE"})
+SECRET_VARIABLE = "ODRADEK_CLUSTER_SECRET"
+_VARIABLES_OF_OTHERS = frozenset({CONFIG_VARIABLE, SECRET_VARIABLE, "ODRADEK_BROKER", "ODRADEK_TEST_PROFILE"})
+
+_QUORUM_FETCH_WAIT_MS = 500  # how long a leader of the metadata holds a request that has nothing new
 
 _BY_VARIABLE = {variable: setting for setting in SETTINGS.values() for variable in setting.environment}
 _BY_FLAG = {setting.flag: setting for setting in SETTINGS.values() if setting.flag is not None}
@@ -66,6 +72,7 @@ class Settings:
 
     values: Mapping[str, Value]  # exactly the names of SETTINGS
     sources: Mapping[str, str]  # exactly the names of SETTINGS
+    secret: str | None = None  # the cluster's, if the environment has it; it is shown nowhere
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]
@@ -133,7 +140,60 @@ class Settings:
             log_cleaner_backoff_ms=self._integer("log.cleaner.backoff.ms"),
             offsets_topic_num_partitions=self._integer("offsets.topic.num.partitions"),
             offsets_topic_segment_bytes=self._integer("offsets.topic.segment.bytes"),
+            offsets_topic_replication_factor=self._integer("offsets.topic.replication.factor"),
         )
+
+    def quorum_config(self) -> QuorumConfig:
+        """Make what the metadata quorum reads."""
+        return QuorumConfig(
+            node_id=self._integer("broker.id"),
+            voters=self.voters,
+            election_timeout_ms=self._integer("controller.quorum.election.timeout.ms"),
+            fetch_timeout_ms=self._integer("controller.quorum.fetch.timeout.ms"),
+            fetch_wait_ms=_QUORUM_FETCH_WAIT_MS,
+            secret=self.cluster_secret(),
+            snapshot_interval_ms=self._integer("metadata.snapshot.interval.ms"),
+            snapshot_bytes=self._integer("metadata.snapshot.bytes"),
+        )
+
+    def controller_config(self) -> ControllerConfig:
+        """Make what the controller reads, and a broker towards it."""
+        return ControllerConfig(
+            session_timeout_ms=self._integer("broker.session.timeout.ms"),
+            heartbeat_interval_ms=self._integer("broker.heartbeat.interval.ms"),
+            default_replication_factor=self._integer("default.replication.factor"),
+            leader_rebalance_interval_ms=self._integer("leader.rebalance.interval.ms"),
+            partitions_max=self._integer("partitions.max"),
+        )
+
+    def replication_config(self) -> ReplicationConfig:
+        """Make what replication reads."""
+        return ReplicationConfig(
+            replica_lag_time_max_ms=self._integer("replica.lag.time.max.ms"),
+            replica_fetch_max_bytes=self._integer("replica.fetch.max.bytes"),
+            replica_fetch_response_max_bytes=self._integer("replica.fetch.response.max.bytes"),
+            replica_fetch_wait_max_ms=self._integer("replica.fetch.wait.max.ms"),
+            replication_throttle_bytes=self._integer("replication.throttle.bytes"),
+        )
+
+    @property
+    def voters(self) -> dict[int, tuple[str, int]]:
+        """The brokers that vote on the metadata, with their HTTP doors; none: this broker stands alone."""
+        return split_voters(self._text("voters")) or {}
+
+    def cluster_secret(self) -> str | None:
+        """What the brokers of this cluster show each other; None if they trust everybody."""
+        file = self._text("cluster.secret.file")
+        if self.secret is None and not file:
+            return None
+        source = f"cluster.secret.file = {shown(file)}" if self.secret is None else SECRET_VARIABLE
+        try:
+            secret = self.secret or Path(file).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, RuntimeError, UnicodeDecodeError) as error:
+            raise SettingError(f"{source} cannot be read: {error}") from error
+        if not secret or not secret.isascii() or not secret.isprintable():
+            raise SettingError(f"{source}: a secret is one line of letters, digits and signs of ASCII")
+        return secret
 
     def kafka_door_config(self) -> KafkaDoorConfig:
         """Make what the Kafka door reads."""
@@ -173,6 +233,21 @@ class Settings:
         return None if text in SETTINGS[name].choices else split_address(text)
 
     @property
+    def broker_id(self) -> int:
+        """The broker's number."""
+        return self._integer("broker.id")
+
+    @property
+    def rack(self) -> str:
+        """Where the broker stands; "" if that is not said."""
+        return self._text("rack")
+
+    @property
+    def controlled_shutdown_timeout_ms(self) -> int:
+        """How long others have to take over what this broker leads."""
+        return self._integer("controlled.shutdown.timeout.ms")
+
+    @property
     def log_level(self) -> str:
         """How much the broker tells: debug, info, warning or error."""
         return self._text("log.level")
@@ -182,7 +257,7 @@ class Settings:
         if not overrides:
             return self
         own = parse_topic_overrides(overrides)
-        return _checked({**self.values, **own}, {**self.sources, **dict.fromkeys(own, source)})
+        return _checked({**self.values, **own}, {**self.sources, **dict.fromkeys(own, source)}, self.secret)
 
     def _integer(self, name: str) -> int:
         return cast("int", self.values[name])
@@ -211,7 +286,7 @@ def load_settings(file: Path | None, environ: Mapping[str, str], flags: Mapping[
         for name, raw, source in _without_contradictions(given):
             values[name] = find_setting(name, source).read(raw, source)
             sources[name] = source
-    return _checked(values, sources)
+    return _checked(values, sources, environ.get(SECRET_VARIABLE, "").strip() or None)
 
 
 def parse_topic_overrides(overrides: Mapping[str, object]) -> dict[str, Value]:
@@ -240,9 +315,9 @@ def find_setting(name: str, source: str | None = None, scope: Scope | None = Non
     return setting
 
 
-def _checked(values: Mapping[str, Value], sources: Mapping[str, str]) -> Settings:
+def _checked(values: Mapping[str, Value], sources: Mapping[str, str], secret: str | None) -> Settings:
     """Refuse values that are right each for itself but not together."""
-    settings = Settings(MappingProxyType(dict(values)), MappingProxyType(dict(sources)))
+    settings = Settings(MappingProxyType(dict(values)), MappingProxyType(dict(sources)), secret)
     low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
     if settings._integer(low) > settings._integer(high):
         raise SettingError(

@@ -9,31 +9,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import resource
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.apis.context import Door
 from odradek.apis.table import APIS, SERVED
 from odradek.broker.broker import Broker
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.housekeeping import Housekeeping
+from odradek.broker.membership import Membership, is_broker
 from odradek.broker.offsets_topic import KnownTopics, OffsetsTopic
+from odradek.broker.plain import PlainBroker
+from odradek.client.http import HttpError, HttpLink
 from odradek.clock import Clock, SystemClock
 from odradek.config import Settings
-from odradek.controller.journal import MetadataJournal, journal_path, read_image
+from odradek.controller.config import QuorumConfig
+from odradek.controller.controller import Controller
+from odradek.controller.files import journal_path, read_image
+from odradek.controller.image import MetadataError
+from odradek.controller.registration import Identity
+from odradek.controller.transport import cluster_headers
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.disk.real import RealDisk
 from odradek.edge.config import KafkaDoorConfig
-from odradek.edge.http import HttpServer, Page, Route, json_page
+from odradek.edge.http import HttpServer
 from odradek.edge.kafka import KafkaServer
 from odradek.edge.metrics_page import MetricsPage
+from odradek.edge.rest import kraft, openapi
+from odradek.edge.rest.guard import Guard
+from odradek.edge.rest.sskafka import SSKafkaDoor
+from odradek.edge.routing import Route, RouteDoc, Router
 from odradek.groups.coordinator import Coordinator
 from odradek.log.store import LogStore
 from odradek.metrics import DoorStats
@@ -43,6 +56,10 @@ from odradek.model import parse_partition_directory
 _OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop", "pipelines"})
 _MEMBER_ID_BYTES = 16
 _DESCRIPTORS_KEPT = 64  # for the journal, directories, the HTTP door
+_START_SECONDS = 60.0  # for a broker that stands alone to be ready
+_JOIN_SECONDS = 3.0  # for one of many, before it says that it is ready all the same
+_TWIN_TIMEOUT_MS = 1_000
+_METRICS = RouteDoc("Numbers for Prometheus.", "Broker", {200: "Its text format."})
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +89,7 @@ class Node:
     kafka: Address | None
     http: Address | None
     _parts: AsyncExitStack
+    refused: asyncio.Future[str]  # why the cluster does not want this broker
 
     @classmethod
     async def start(
@@ -103,48 +121,198 @@ async def _assemble(
 ) -> Node:
     if settings.address("grpc") is not None:
         raise StartError("the gRPC door is not there yet: leave --grpc off")
+    quorum = settings.quorum_config()
     stats = DoorStats()
     disk = RealDisk(settings.store_config().log_open_files_max)
     server = KafkaServer(_within_limits(settings.kafka_door_config(), disk), APIS, stats)
     kafka = await _listen("kafka", server, settings, parts)
-    pages: dict[str, Route] = {}
-    web = HttpServer(pages)
+    router = Router()
+    web = HttpServer(router)
     http = await _listen("http", web, settings, parts)
-    store, journal = _open_data(settings, clock, disk)
+    _check_voters(settings, http)
+    store = _open_data(settings, clock, disk)
     parts.callback(store.close)
     if on_open is not None:
         on_open(settings.directory)
-    broker = Broker(settings.broker_config(), settings, clock, journal, store)
+    broker = _make_broker(settings, clock, disk, store)
     parts.push_async_callback(broker.close)
-    await broker.start()
+    parts.push_async_callback(broker.metadata.close)
+    port = _add_routes(router, broker, quorum.secret, parts)
+    if http is not None:
+        await web.open()
+        await _refuse_twin(broker, quorum)
+    try:
+        await broker.metadata.start()
+    except (MetadataError, DiskError) as error:
+        raise StartError(str(error)) from error
+    port.is_started = True
+    broker.start()
     housekeeping = Housekeeping(broker)
     housekeeping.start()
     parts.push_async_callback(housekeeping.close)
     offsets = OffsetsTopic(broker)
     parts.push_async_callback(offsets.close)
     groups = Coordinator(settings.group_config(), clock, offsets, KnownTopics(broker), _new_member_id)
-    groups.load()
     broker.on_topic_deleted = groups.offsets.forget_topic
     groups.start()
     parts.push_async_callback(groups.close)
-    if kafka is not None:
-        advertised = settings.address("advertised.kafka") or kafka
-        sessions = FetchSessions(broker.config.max_incremental_fetch_session_cache_slots)
-        door = Door(broker, groups, sessions, server.room, SERVED, *advertised)
-        parts.push_async_callback(_close_door, server, broker)
-        await server.open(door)
-    pages["/metrics"] = MetricsPage(broker, groups, stats)
-    pages["/healthcheck"] = partial(_health, broker)
-    if http is not None:
-        await web.open()
-    return Node(settings, broker, groups, stats, kafka, http, parts)
+    advertised = None if kafka is None else Address(*(settings.address("advertised.kafka") or kafka))
+    identity = Identity(
+        broker.node_id, broker.incarnation, advertised, _own_http(settings, http), settings.rack or None
+    )
+    loader = broker.hosting.offsets = _Loader(groups)
+    membership = Membership(broker, identity, settings.replication_config(), quorum.secret)
+    parts.push_async_callback(membership.close)
+    await _join(membership, broker, quorum, loader)
+    if broker.stands_alone:
+        groups.load()  # also of a topic that is not made before it is needed
+    if kafka is not None and advertised is not None:
+        await _open_kafka(server, broker, groups, advertised, quorum.secret, parts)
+    metrics = MetricsPage(broker, groups, stats)
+    router.add(Route("GET", "/metrics", lambda _request: metrics(), _METRICS))
+    parts.push_async_callback(membership.leave, settings.controlled_shutdown_timeout_ms)
+    return Node(settings, broker, groups, stats, kafka, http, parts, membership.registration.refused)
 
 
-def _health(broker: Broker) -> Page:
-    """What SSKafka's /healthcheck says: a broker that stands alone leads itself."""
-    is_up = not broker.failed.done()
-    content = {"status": "up" if is_up else "down", "broker_id": broker.node_id, "leader_broker_id": broker.node_id}
-    return json_page(content, 200 if is_up else 503)
+async def _open_kafka(
+    server: KafkaServer,
+    broker: Broker,
+    groups: Coordinator,
+    advertised: Address,
+    secret: str | None,
+    parts: AsyncExitStack,
+) -> None:
+    sessions = FetchSessions(broker.config.max_incremental_fetch_session_cache_slots)
+    recognise = partial(is_broker, secret=secret)
+    door = Door(broker, groups, sessions, server.room, SERVED, *advertised, is_broker=recognise)
+    parts.push_async_callback(_close_door, server, broker)
+    await server.open(door)
+
+
+def _make_broker(settings: Settings, clock: Clock, disk: Disk, store: LogStore) -> Broker:
+    failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+    controller = Controller(
+        config=settings.controller_config(),
+        quorum=settings.quorum_config(),
+        disk=disk,
+        directory=str(settings.directory),
+        clock=clock,
+        chance=random.SystemRandom(),
+        failed=lambda error: None if failure.done() else failure.set_result(error),
+    )
+    broker = Broker(settings.broker_config(), settings, clock, controller, store)
+    failure.add_done_callback(lambda done: broker.stop_for(done.result()))
+    return broker
+
+
+def _add_routes(router: Router, broker: Broker, secret: str | None, parts: AsyncExitStack) -> _KraftPort:
+    port = _KraftPort(broker, secret)
+    door = SSKafkaDoor(PlainBroker(broker), Guard(port), lambda: not broker.failed.done())
+    parts.push_async_callback(door.close)
+    router.add(*door.routes(), *kraft.routes(port))
+    router.add(*openapi.routes(router))
+    return port
+
+
+class _KraftPort:
+    """What the other brokers ask of this one, see `edge.rest.kraft.KraftPort`."""
+
+    def __init__(self, broker: Broker, secret: str | None) -> None:
+        self.secret = secret
+        self.is_started = False  # the quorum can be asked
+        self._broker = broker
+        self._controller = broker.metadata
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty while it is not known."""
+        return self._controller.cluster_id
+
+    async def receive(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer a request to the quorum."""
+        return await self._controller.quorum.receive(name, body)
+
+    async def command(
+        self, command: str, args: Mapping[str, Any], on_close: Callable[[Callable[[], None]], None]
+    ) -> dict[str, Any]:
+        """Carry out a command if the active controller is here."""
+        return await self._controller.serve(command, args, on_close)
+
+    def status(self) -> Mapping[str, Any]:
+        """How the quorum stands, and whose words these are."""
+        return {
+            "incarnation": self._broker.incarnation,
+            **(self._controller.quorum.describe() if self.is_started else {}),
+        }
+
+
+class _Loader:
+    """Has groups loaded and dropped as their partitions come and go."""
+
+    def __init__(self, groups: Coordinator) -> None:
+        self._groups = groups
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def lead(self, index: int, epoch: int) -> None:
+        """The partition is ours."""
+        task = asyncio.create_task(self._groups.load_partition(index, epoch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def resign(self, index: int, epoch: int | None) -> None:
+        """It is not ours any more."""
+        self._groups.unload_partition(index, epoch)
+
+    async def idle(self) -> None:
+        """Wait until all that is ours is loaded."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _check_voters(settings: Settings, http: Address | None) -> None:
+    if settings.voters and http is None:
+        raise StartError("a broker of a cluster needs its HTTP door, where the others ask it: give --http HOST:PORT")
+
+
+def _own_http(settings: Settings, http: Address | None) -> tuple[str, int] | None:
+    """Where the other brokers find this one's HTTP door."""
+    return settings.address("advertised.http") or settings.voters.get(settings.broker_id) or http
+
+
+async def _refuse_twin(broker: Broker, quorum: QuorumConfig) -> None:
+    """Do not start beside another process that answers as this broker: two would vote with one voice."""
+    address = quorum.voters.get(broker.node_id)
+    if quorum.is_alone or address is None:
+        return
+    link = HttpLink(address, headers=cluster_headers("", quorum.secret))
+    try:
+        _, answer = await link.get("/kraft/v1/status", _TWIN_TIMEOUT_MS)
+    except HttpError as error:
+        logger.warning("broker %d is not reached at its own address in `voters`: %s", broker.node_id, error)
+        return
+    finally:
+        await link.close()
+    incarnation = answer.get("incarnation") if isinstance(answer, dict) else None
+    if incarnation is not None and incarnation != broker.incarnation:
+        raise StartError(
+            f"another process answers as broker {broker.node_id} at {Address(*address)}; stop it, or give this one "
+            "another --broker-id and its own address in --voters"
+        )
+
+
+async def _join(membership: Membership, broker: Broker, quorum: QuorumConfig, loader: _Loader) -> None:
+    """Wait until the cluster counts on this broker; without a majority that may take long, and is not waited for."""
+    has_joined = await membership.join(_START_SECONDS if quorum.is_alone else _JOIN_SECONDS)
+    if membership.registration.refused.done():
+        raise StartError(membership.registration.refused.result())
+    if broker.failed.done():
+        raise StartError(str(broker.failed.result()))
+    if not has_joined:
+        logger.warning(
+            "no majority of the voters %s has answered yet: the broker serves as soon as one does",
+            sorted(quorum.voters),
+        )
+    await loader.idle()
 
 
 def _within_limits(config: KafkaDoorConfig, disk: RealDisk) -> KafkaDoorConfig:
@@ -188,7 +356,7 @@ def _taken(door: str, address: Address, error: OSError) -> StartError:
     )
 
 
-def _open_data(settings: Settings, clock: Clock, disk: RealDisk) -> tuple[LogStore, MetadataJournal]:
+def _open_data(settings: Settings, clock: Clock, disk: RealDisk) -> LogStore:
     directory = str(settings.directory)
     config = settings.store_config()
     try:
@@ -196,12 +364,9 @@ def _open_data(settings: Settings, clock: Clock, disk: RealDisk) -> tuple[LogSto
         image, _, _ = read_image(disk, directory)
         defaults = settings.with_overrides(image.broker_configs, "broker")
         overrides = {name: topic.configs for name, topic in image.topics.items()}
-        store = LogStore(disk, directory, config, clock, lambda topic: defaults.log_config(overrides.get(topic, {})))
-        try:
-            return store, MetadataJournal(disk, directory)
-        except BaseException:
-            store.close()
-            raise
+        return LogStore(disk, directory, config, clock, lambda topic: defaults.log_config(overrides.get(topic, {})))
+    except MetadataError as error:
+        raise StartError(str(error)) from error
     except DiskError as error:
         raise StartError(f"{error}; choose another data directory with --data DIR") from error
 
@@ -226,7 +391,10 @@ def _refuse_foreign(disk: Disk, directory: str) -> None:
 
 async def run_until(node: Node, stop: asyncio.Event) -> Exception | None:
     """Wait until somebody asks to stop, or the disk fails; say what failed."""
-    failed = node.broker.failed
+    failed, refused = node.broker.failed, node.refused
     failed.add_done_callback(lambda _: stop.set())
+    refused.add_done_callback(lambda _: stop.set())
     await stop.wait()
+    if refused.done() and not refused.cancelled():
+        return StartError(refused.result())
     return failed.result() if failed.done() else None

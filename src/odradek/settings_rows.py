@@ -169,8 +169,14 @@ _DOOR_ROWS = (
     ),
     Setting(
         "http", "broker", Kind.ADDRESS, "127.0.0.1:8080",
-        "Where `GET /metrics` and `GET /healthcheck` are answered.",
+        "Where `GET /metrics`, `GET /healthcheck`, SSKafka's REST routes and the other brokers are answered.",
         choices=("off",), flag="--http",
+    ),
+    Setting(
+        "advertised.http", "broker", Kind.ADDRESS, "auto",
+        "The address at which the other brokers reach this one's HTTP door, where it differs from the one that is "
+        "listened on and from its entry in `voters`.",
+        choices=("auto",),
     ),
     Setting(
         "grpc", "broker", Kind.ADDRESS, "off",
@@ -300,6 +306,105 @@ _BROKER_ROWS = (
     ),
 )  # fmt: skip
 
+_CLUSTER_ROWS = (
+    Setting(
+        "voters", "broker", Kind.VOTERS, "",
+        "The brokers that keep the cluster's metadata, each with the address of its HTTP door; the same list at every "
+        "broker. Without it the broker stands alone; one that is not in the list joins without a vote.",
+        flag="--voters",
+    ),
+    Setting(
+        "rack", "broker", Kind.TEXT, "",
+        "Where this broker stands: replicas are spread over racks, and consumers of the same rack may read here "
+        "(KIP-392).",
+    ),
+    Setting(
+        "cluster.secret.file", "broker", Kind.PATH, "",
+        "A file with a secret that brokers show each other; without it anybody who reaches their ports can pose as "
+        "one. The environment variable ODRADEK_CLUSTER_SECRET may carry the secret itself instead.",
+    ),
+    Setting(
+        "controller.quorum.election.timeout.ms", "broker", Kind.DURATION, SECOND_MS,
+        "How long a voter waits, at most doubled by chance, before it tries to lead the metadata again.",
+        low=10, high=MINUTE_MS,
+    ),
+    Setting(
+        "controller.quorum.fetch.timeout.ms", "broker", Kind.DURATION, 2 * SECOND_MS,
+        "A voter that hears nothing from the leader of the metadata for this long tries to replace it, and a leader "
+        "that a majority does not ask for half as long again resigns.",
+        low=100, high=MINUTE_MS,
+    ),
+    Setting(
+        "broker.heartbeat.interval.ms", "broker", Kind.DURATION, 500,
+        "How often a broker tells the controller that it is alive.",
+        low=10, high=MINUTE_MS,
+    ),
+    Setting(
+        "broker.session.timeout.ms", "broker", Kind.DURATION, 3 * SECOND_MS,
+        "A broker that is silent for this long loses its leaderships; one that hears nothing from the controller for "
+        "as long takes no more records. A process that ends is noticed at once.",
+        low=100, high=10 * MINUTE_MS,
+    ),
+    Setting(
+        "default.replication.factor", "broker", Kind.COUNT, 0,
+        "Replicas of a topic that is made without saying how many; automatic is three, or as many as there are brokers "
+        "if these are fewer.",
+        low=1, high=32_767, special=(0, "automatic"),
+    ),
+    Setting(
+        "offsets.topic.replication.factor", "broker", Kind.COUNT, 0,
+        "Replicas of `__consumer_offsets`, when it is made; automatic as above.",
+        low=1, high=32_767, special=(0, "automatic"),
+    ),
+    Setting(
+        "replica.lag.time.max.ms", "broker", Kind.DURATION, 10 * SECOND_MS,
+        "A follower that has not caught up for this long is no longer waited for: it leaves the in-sync replicas.",
+        low=100, high=DAY_MS,
+    ),
+    Setting(
+        "replica.fetch.max.bytes", "broker", Kind.SIZE, MIB,
+        "Bytes that a follower asks for of one partition at once.",
+        low=KIB, high=INT_MAX,
+    ),
+    Setting(
+        "replica.fetch.response.max.bytes", "broker", Kind.SIZE, 10 * MIB,
+        "Bytes that a follower asks for of all partitions of one leader at once.",
+        low=KIB, high=INT_MAX,
+    ),
+    Setting(
+        "replica.fetch.wait.max.ms", "broker", Kind.DURATION, 500,
+        "How long a leader may let a follower wait for news.",
+        low=1, high=MINUTE_MS,
+    ),
+    Setting(
+        "replication.throttle.bytes", "broker", Kind.SIZE, 0,
+        "Bytes a second at which a broker copies partitions that are being moved to it; live replication is not "
+        "counted.",
+        low=KIB, special=(0, "unlimited"),
+    ),
+    Setting(
+        "leader.rebalance.interval.ms", "broker", Kind.DURATION, 5 * MINUTE_MS,
+        "How often leadership goes back to the first replica of each partition; 0 leaves that to `odradek cluster "
+        "elect`.",
+        low=SECOND_MS, high=7 * DAY_MS, special=(0, "never"),
+    ),
+    Setting(
+        "metadata.snapshot.interval.ms", "broker", Kind.DURATION, HOUR_MS,
+        "How often the metadata is written as a whole and its log cut, if it has changed.",
+        low=SECOND_MS, high=7 * DAY_MS,
+    ),
+    Setting(
+        "metadata.snapshot.bytes", "broker", Kind.SIZE, 20 * MIB,
+        "The same after this many bytes of changes.",
+        low=KIB, high=TIB,
+    ),
+    Setting(
+        "controlled.shutdown.timeout.ms", "broker", Kind.DURATION, 10 * SECOND_MS,
+        "How long a broker that is told to stop waits for others to take over what it leads.",
+        low=0, high=10 * MINUTE_MS,
+    ),
+)  # fmt: skip
+
 _GROUP_ROWS = (
     Setting(
         "group.min.session.timeout.ms", "broker", Kind.DURATION, 6 * SECOND_MS,
@@ -359,5 +464,8 @@ _GROUP_ROWS = (
 )  # fmt: skip
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
-    {setting.name: setting for setting in (*_TOPIC_ROWS, *_DOOR_ROWS, *_BROKER_ROWS, *_GROUP_ROWS, *_LOG_ROWS)}
+    {
+        setting.name: setting
+        for setting in (*_TOPIC_ROWS, *_DOOR_ROWS, *_BROKER_ROWS, *_CLUSTER_ROWS, *_GROUP_ROWS, *_LOG_ROWS)
+    }
 )

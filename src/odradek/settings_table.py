@@ -50,6 +50,8 @@ class Kind(Enum):
     PATH = "path"
     BOOLEAN = "true or false"
     ADDRESS = "address"
+    TEXT = "text"
+    VOTERS = "voters"
 
 
 _WRITTEN_AS = {
@@ -62,6 +64,8 @@ _WRITTEN_AS = {
     Kind.PATH: "a path",
     Kind.BOOLEAN: "true or false",
     Kind.ADDRESS: "an address such as 127.0.0.1:9092 or [::1]:9092",
+    Kind.TEXT: "a word without spaces",
+    Kind.VOTERS: "a list such as 1@10.0.0.1:8080,2@10.0.0.2:8080,3@10.0.0.3:8080, each number and address once",
 }
 
 
@@ -98,6 +102,10 @@ class Setting:
             return "any path"
         if self.kind is Kind.BOOLEAN:
             return "true or false"
+        if self.kind is Kind.TEXT:
+            return "any word"
+        if self.kind is Kind.VOTERS:
+            return "ID@HOST:HTTPPORT, several of these with commas between, or nothing"
         if self.kind is Kind.ADDRESS:
             return ", ".join(["HOST:PORT", *self.choices[:-1]]) + f" or {self.choices[-1]}"
         if self.kind is Kind.CHOICE:
@@ -158,7 +166,7 @@ class Setting:
                 return _whole_number(raw, {})
             case Kind.RATIO if isinstance(raw, int | float | str):
                 return float(raw)
-            case Kind.CHOICE | Kind.ADDRESS if isinstance(raw, str):
+            case Kind.CHOICE | Kind.ADDRESS | Kind.TEXT | Kind.VOTERS if isinstance(raw, str):
                 return raw.strip()
             case Kind.PATH if isinstance(raw, str):
                 return raw
@@ -174,7 +182,15 @@ class Setting:
                 return None if value in self.choices else "is not in the list"
             if self.kind is Kind.ADDRESS:
                 return None if value in self.choices or _is_address(value) else f"is not {_WRITTEN_AS[self.kind]}"
-            return None if value and "\0" not in value else "is not a path"
+            if self.kind is Kind.TEXT:
+                return (
+                    None
+                    if not value or (value.isprintable() and " " not in value)
+                    else f"is not {_WRITTEN_AS[self.kind]}"
+                )
+            if self.kind is Kind.VOTERS:
+                return None if split_voters(value) is not None else f"is not {_WRITTEN_AS[self.kind]}"
+            return None if (value or not self.default) and "\0" not in value else "is not a path"
         if (self.special is not None and value == self.special[0]) or self.low <= value <= self.high:
             return None
         return "is too small" if value < self.low else "is too large" if value > self.high else "is not a number"
@@ -214,6 +230,20 @@ def split_address(text: str) -> tuple[str, int]:
     if match is None:
         raise ValueError(f"{text!r} is not an address")
     return match["ipv6"] or match["host"] or "0.0.0.0", int(match["port"])
+
+
+def split_voters(text: str) -> dict[int, tuple[str, int]] | None:
+    """Take a list of voters apart: broker ids with the addresses of their HTTP doors; None if it is not one."""
+    voters: dict[int, tuple[str, int]] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        number, at, address = item.partition("@")
+        if not at or not number.isascii() or not number.isdigit() or not _is_address(address):
+            return None
+        node, where = int(number), split_address(address)
+        if node > INT_MAX or node in voters or where in voters.values() or not where[1]:
+            return None
+        voters[node] = where
+    return voters
 
 
 def _words(raw: object) -> frozenset[str]:

@@ -22,7 +22,9 @@ class Client:
     def __init__(self, house: House) -> None:
         topics = {name: SimpleNamespace(partitions=dict.fromkeys(indexes)) for name, indexes in TOPICS.items()}
         self.house = house
-        self.broker = SimpleNamespace(node_id=7, topics=topics)
+        image = SimpleNamespace(topics={}, brokers={})
+        metadata = SimpleNamespace(image=image)
+        self.broker = SimpleNamespace(node_id=7, topics=topics, metadata=metadata, stands_alone=True)
 
     def context(self, version: int) -> Context:
         """What a handler is given beside its request."""

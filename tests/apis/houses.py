@@ -62,6 +62,12 @@ class Visitor:
         return asyncio.create_task(read())
 
 
+def set_epoch(visitor: Visitor, topic: str, epoch: int) -> None:
+    """Let the leader of a topic's first partition be in another term."""
+    partition = visitor.broker.partition(topic, 0)
+    partition.role = partition.role._replace(leader_epoch=epoch)
+
+
 def versions(api: Api) -> list[int]:
     """Every version that is served."""
     return list(range(api.versions.low, api.versions.high + 1))

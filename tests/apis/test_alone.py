@@ -88,5 +88,5 @@ def test_the_quorum_of_the_metadata_is_this_broker(client: RawClient, version: i
     assert isinstance(answer, describe_quorum.Response)
     metadata, orders = (topic.partitions[0] for topic in answer.topics)
     assert (metadata.leader_id, [voter.replica_id for voter in metadata.current_voters]) == (3, [3])
-    assert metadata.high_watermark == metadata.current_voters[0].log_end_offset == 2  # the cluster, and a topic
+    assert metadata.high_watermark == metadata.current_voters[0].log_end_offset > 0
     assert orders.error_code == UNKNOWN

@@ -11,7 +11,7 @@ from odradek.records.header import read_header
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import fetch
 from odradek.wire.messages.fetch import RequestPartition, RequestTopic
-from tests.apis.houses import Visitor, versions, visiting
+from tests.apis.houses import Visitor, set_epoch, versions, visiting
 from tests.broker.houses import batch, values_of
 from tests.client.support import asynchronous
 from tests.log.support import batch as any_batch
@@ -121,7 +121,7 @@ async def test_a_client_of_another_leader_epoch_is_told(epoch: int, code: int) -
 async def test_a_client_of_an_epoch_that_is_over_is_fenced() -> None:
     async with visiting() as visitor:
         await visitor.broker.create_topic(TOPIC, 1, {})
-        visitor.broker.partition(TOPIC, 0).leader_epoch = 5
+        set_epoch(visitor, TOPIC, 5)
         assert only(await ask(visitor, 12, at(0, epoch=4))).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert only(await ask(visitor, 12, at(0, epoch=5))).error_code == 0
 
@@ -141,9 +141,10 @@ async def test_a_stranger_that_fetches_as_a_replica_is_refused(version: int) -> 
 async def test_committed_readers_stop_at_an_open_transaction() -> None:
     async with visiting() as visitor:
         await visitor.broker.create_topic(TOPIC, 1, {"flush": "os"})
-        log = visitor.broker.partition(TOPIC, 0).log
-        log.append(any_batch(b"plain"))
-        log.append(any_batch(b"open", producer=(7, 0, 0), transactional=True))
+        partition = visitor.broker.partition(TOPIC, 0)
+        partition.append(any_batch(b"plain"))
+        partition.append(any_batch(b"open", producer=(7, 0, 0), transactional=True))
+        partition.advanced()
         everything = only(await ask(visitor, 12, at(0)))
         committed = only(await ask(visitor, 12, at(0), isolation_level=1))
         assert values_of(everything.records) == [b"plain", b"open"]

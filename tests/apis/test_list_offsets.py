@@ -9,7 +9,7 @@ import pytest
 from odradek.apis import list_offsets as listing
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import list_offsets
-from tests.apis.houses import Visitor, versions, visiting
+from tests.apis.houses import Visitor, set_epoch, versions, visiting
 from tests.broker.houses import START_MS, batch
 from tests.client.support import asynchronous
 from tests.log.support import batch as any_batch
@@ -48,6 +48,7 @@ async def test_every_version_finds_the_ends_and_times(version: int) -> None:
         for later in (0, 10, 30, 20):
             partition.append(batch(b"v", timestamp=START_MS + later))
         partition.log.delete_records(1).run()
+        partition.advanced()
         assert await offset(visitor, LATEST, version) == (-1, 4)
         assert await offset(visitor, EARLIEST, version) == (-1, 1)
         assert await offset(visitor, START_MS + 5, version) == (START_MS + 10, 1)
@@ -88,9 +89,10 @@ async def test_records_that_are_not_safe_yet_are_not_found() -> None:
 async def test_committed_readers_see_the_end_before_an_open_transaction() -> None:
     async with visiting() as visitor:
         await visitor.broker.create_topic(TOPIC, 1, {"flush": "os"})
-        log = visitor.broker.partition(TOPIC, 0).log
-        log.append(any_batch(b"plain"))
-        log.append(any_batch(b"open", producer=(7, 0, 0), transactional=True, timestamp=START_MS + 9))
+        partition = visitor.broker.partition(TOPIC, 0)
+        partition.append(any_batch(b"plain"))
+        partition.append(any_batch(b"open", producer=(7, 0, 0), transactional=True, timestamp=START_MS + 9))
+        partition.advanced()
         assert await offset(visitor, LATEST) == (-1, 2)
         assert await offset(visitor, LATEST, isolation=1) == (-1, 1)
         assert await offset(visitor, START_MS + 9) == (START_MS + 9, 1)
@@ -102,7 +104,7 @@ async def test_committed_readers_see_the_end_before_an_open_transaction() -> Non
 async def test_a_client_of_another_leader_epoch_is_told(version: int) -> None:
     async with visiting() as visitor:
         await visitor.broker.create_topic(TOPIC, 1, {})
-        visitor.broker.partition(TOPIC, 0).leader_epoch = 5
+        set_epoch(visitor, TOPIC, 5)
         codes = [(await ask(visitor, LATEST, version, epoch=epoch)).error_code for epoch in (4, 5, 6)]
         assert codes == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
 

@@ -7,7 +7,7 @@ import pytest
 from odradek.apis import offset_for_leader_epoch as looking
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import offset_for_leader_epoch as messages
-from tests.apis.houses import Visitor, versions, visiting
+from tests.apis.houses import Visitor, set_epoch, versions, visiting
 from tests.broker.houses import batch
 from tests.client.support import asynchronous
 
@@ -33,7 +33,7 @@ async def test_every_version_finds_the_end_of_an_epoch(version: int) -> None:
         partition = visitor.broker.partition(TOPIC, 0)
         for epoch in (0, 0, 2, 5):
             partition.log.append(batch(b"v"), epoch)
-        partition.leader_epoch = 5
+        set_epoch(visitor, TOPIC, 5)
         assert await ask(visitor, version, 5) == (0, 5, 4)
         assert await ask(visitor, version, 0) == (0, 0, 2)
         assert await ask(visitor, version, 2) == (0, 2, 3)
@@ -47,7 +47,7 @@ async def test_every_version_finds_the_end_of_an_epoch(version: int) -> None:
 async def test_every_version_is_told_what_is_wrong(version: int) -> None:
     async with visiting() as visitor:
         await visitor.broker.create_topic(TOPIC, 1, {})
-        visitor.broker.partition(TOPIC, 0).leader_epoch = 5
+        set_epoch(visitor, TOPIC, 5)
         unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
         assert await ask(visitor, version, 0, index=1) == unknown
         assert await ask(visitor, version, 0, topic="letters") == unknown

@@ -15,9 +15,18 @@ from tests.architecture import ROOT, SOURCE, python_files, relative
 REFERENCE = ROOT / "docs" / "reference" / "settings.md"
 
 # What the parts are handed in place of a setting's name, where it is not a field called the same.
-READ_AS = {"dir": "directory"}
+READ_AS = {
+    "dir": "directory",
+    "broker.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "broker.session.timeout.ms": "session_timeout_ms",
+    "cluster.secret.file": "secret",
+    "controller.quorum.election.timeout.ms": "election_timeout_ms",
+    "controller.quorum.fetch.timeout.ms": "fetch_timeout_ms",
+    "metadata.snapshot.bytes": "snapshot_bytes",
+    "metadata.snapshot.interval.ms": "snapshot_interval_ms",
+}
 # Addresses, which the composition root reads by their names: `settings.address("kafka")`.
-READ_BY_NAME = {"kafka", "http", "grpc", "advertised.kafka"}
+READ_BY_NAME = {"kafka", "http", "grpc", "advertised.kafka", "advertised.http"}
 
 # These two make the objects that others read: what they mention is not a use.
 MAKERS = (SOURCE / "config.py", SOURCE / "settings_table.py")

@@ -6,11 +6,14 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from random import Random
 
 from odradek.broker.broker import Broker
 from odradek.clock import ManualClock
 from odradek.config import Settings, load_settings
-from odradek.controller.journal import DIRECTORY_NAME, MetadataJournal, read_image
+from odradek.controller.controller import Controller
+from odradek.controller.files import DIRECTORY_NAME, read_image
+from odradek.controller.registration import Identity, Registration
 from odradek.disk.interface import Buffer
 from odradek.disk.memory import MemoryDisk, MemoryFile
 from odradek.log.store import LogStore
@@ -118,13 +121,35 @@ async def at_home(
         disk, DATA, all_settings.store_config(), clock, lambda topic: defaults.log_config(overrides.get(topic, {}))
     )
     life = disk.life
-    broker = Broker(all_settings.broker_config(), all_settings, clock, MetadataJournal(disk, DATA), store)
+
+    def stop(error: Exception) -> None:
+        broker.stop_for(error)
+
+    metadata = Controller(
+        config=all_settings.controller_config(),
+        quorum=all_settings.quorum_config(),
+        disk=disk,
+        directory=DATA,
+        clock=clock,
+        chance=Random(0),
+        failed=stop,
+    )
+    broker = Broker(all_settings.broker_config(), all_settings, clock, metadata, store)
     try:
-        await broker.start()
+        await metadata.start()
+        broker.start()
+        registration = Registration(
+            metadata, Identity(broker.node_id, broker.incarnation, ("broker.example", 9092), None)
+        )
+        registration.start()
+        await registration.unfenced.wait()
+        await broker.hosting.settled()
         yield House(broker, disk, clock, all_settings)
     finally:
         disk.may_flush.set()
         disk.may_read.set()
+        await registration.close()
+        await metadata.close()
         await broker.close()
         if disk.life == life and not broker.failed.done():
             store.close()

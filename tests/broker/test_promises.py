@@ -38,6 +38,7 @@ async def test_what_was_shown_stays_visible_when_the_topic_begins_to_flush() -> 
         topic = await house.broker.create_topic("orders", 1, {"flush": "replicated"})
         partition = topic.partitions[0]
         partition.append(batch(b"shown"))
+        partition.advanced()
         assert partition.high_watermark == 1
         await house.broker.set_topic_overrides("orders", {"flush": "group"})
         assert partition.high_watermark == 1

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from odradek.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from odradek.controller.image import PartitionImage
 from tests.client.support import asynchronous
 from tests.log.support import LogOnDisk, batch
 
+NODE = 7
+
 
 def partition_on(on_disk: LogOnDisk, epoch: int = 3) -> Partition:
-    return Partition(Topic("orders", bytes(16), {}), 0, on_disk.log, epoch)
+    partition = Partition(Topic("orders", bytes(16), {}), 0, on_disk.log, NODE)
+    partition.take_role(PartitionImage(replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=epoch), 0)
+    return partition
 
 
 def test_only_the_topic_of_offsets_is_internal() -> None:
@@ -22,6 +27,7 @@ def test_a_partition_that_is_flushed_in_groups_can_be_read_as_far_as_it_is_flush
     assert (written.base_offset, written.last_offset) == (0, 1)
     assert (partition.high_watermark, partition.log.next_offset) == (0, 2)
     partition.log.flush()
+    partition.advanced()
     assert partition.high_watermark == 2
 
 
@@ -29,6 +35,7 @@ def test_a_partition_that_trusts_its_replicas_can_be_read_at_once() -> None:
     for flush in ("replicated", "os"):
         partition = partition_on(LogOnDisk(flush=flush))
         partition.append(batch(b"a"))
+        partition.advanced()
         assert partition.high_watermark == 1
         assert partition.log.flushed_offset == 0
 
@@ -39,6 +46,7 @@ def test_the_last_stable_offset_stops_at_an_open_transaction_but_not_beyond_the_
     partition.append(batch(b"open", producer=(7, 0, 0), transactional=True))
     assert partition.last_stable_offset == 0, "nothing is flushed"
     partition.log.flush()
+    partition.advanced()
     assert (partition.high_watermark, partition.last_stable_offset) == (2, 1)
 
 

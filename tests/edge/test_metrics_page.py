@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from odradek.edge.http import Page
 from odradek.edge.metrics_page import metrics_page
+from odradek.edge.routing import Page
 from odradek.groups.offsets import CommittedOffset
 from odradek.metrics import DoorStats
 from odradek.model import TopicPartition

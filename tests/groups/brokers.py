@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from typing import Any, TypeVar
 
 from odradek.clock import ManualClock
@@ -42,6 +42,12 @@ async def turns(number: int = 5) -> None:
         await turned
 
 
+def group_in(index: int, number: int = 0, partition_count: int = 3) -> str:
+    """The id of a group that a partition keeps; another for another number."""
+    kept = (name for name in map("group-{}".format, count()) if partition_of(name, partition_count) == index)
+    return next(islice(kept, number, None))
+
+
 class MemoryJournal:
     """Partitions of `__consumer_offsets`; what is in `logs` is durable."""
 
@@ -51,6 +57,11 @@ class MemoryJournal:
         self.is_held = False  # records wait for `release`
         self.error: PeerError | None = None  # what every write ends with
         self.waiting: list[tuple[int, Sequence[NewRecord], asyncio.Future[None]]] = []
+        self.led: set[int] = set(range(partition_count))
+        self.damage: BaseException | None = None  # what reading ends with
+
+    def leads(self, partition: int) -> bool:
+        return partition in self.led
 
     def append(self, partition: int, records: Sequence[NewRecord]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,7 +82,9 @@ class MemoryJournal:
             future.set_result(None)
 
     def read(self, partition: int) -> Iterator[Record]:
-        return iter(list(self.logs[partition]))
+        yield from list(self.logs[partition])
+        if self.damage is not None:
+            raise self.damage
 
     def compact(self) -> None:
         """Keep the last record of each key, and no tombstones."""
@@ -151,6 +164,23 @@ class House:
         found = None if offsets is None else offsets.get(topic, 0)
         return None if found is None else found.offset
 
+    def successor(self) -> House:
+        """A coordinator of another broker, which has a replica of all that is durable here and leads nothing yet."""
+        other = MemoryJournal(self.journal.partition_count)
+        other.logs = self.journal.logs
+        other.led.clear()
+        return House(other, self.clock)
+
+    async def lead(self, index: int, epoch: int) -> None:
+        """Become the leader of a partition, and load it."""
+        self.journal.led.add(index)
+        await self.groups.load_partition(index, epoch)
+
+    def resign(self, index: int, epoch: int | None) -> None:
+        """Be told that somebody else leads a partition since this epoch."""
+        self.journal.led.discard(index)
+        self.groups.unload_partition(index, epoch)
+
     def restarted(self) -> House:
         """Another coordinator on what is durable in the same journal."""
         again = MemoryJournal(self.journal.partition_count)
@@ -159,13 +189,20 @@ class House:
 
 
 @asynccontextmanager
-async def at_work(house: House | None = None, **changes: Any) -> AsyncIterator[House]:
-    """A coordinator that has loaded its groups and serves."""
-    house = House(**changes) if house is None else house
-    house.groups.load()
+async def started(house: House) -> AsyncIterator[House]:
+    """A coordinator that serves what it is told that it leads."""
     house.groups.start()
     try:
         yield house
     finally:
         house.journal.release()
         await house.groups.close()
+
+
+@asynccontextmanager
+async def at_work(house: House | None = None, **changes: Any) -> AsyncIterator[House]:
+    """A coordinator that has loaded its groups and serves."""
+    house = House(**changes) if house is None else house
+    house.groups.load()
+    async with started(house):
+        yield house

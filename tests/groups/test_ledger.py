@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_writers_are_told_in_the_order_of_writing() -> None:
     async def scene() -> None:
         journal = MemoryJournal()
         journal.is_held = True
-        ledger = Ledger(journal)
+        ledger = Ledger(journal, partition_of("g", journal.partition_count))
         told_of: list[tuple[int, ErrorCode]] = []
         for number in range(3):
             ledger.append("g", [RECORD], lambda error, number=number: told_of.append((number, error)))  # type: ignore[misc]
@@ -59,7 +60,7 @@ def test_writers_are_told_in_the_order_of_writing() -> None:
 def test_a_writer_is_told_of_a_failure() -> None:
     async def scene() -> None:
         journal = MemoryJournal()
-        ledger = Ledger(journal)
+        ledger = Ledger(journal, partition_of("g", journal.partition_count))
         heard: list[ErrorCode] = []
         journal.error = PeerError(ErrorCode.KAFKA_STORAGE_ERROR)
         ledger.append("g", [RECORD], heard.append)
@@ -79,7 +80,7 @@ def test_draining_waits_for_what_is_written_meanwhile() -> None:
     async def scene() -> None:
         journal = MemoryJournal()
         journal.is_held = True
-        ledger = Ledger(journal)
+        ledger = Ledger(journal, partition_of("g", journal.partition_count))
         heard: list[ErrorCode] = []
         ledger.append("g", [RECORD], lambda _: ledger.append("g", [RECORD], heard.append))
         draining = asyncio.create_task(ledger.drain())
@@ -87,6 +88,30 @@ def test_draining_waits_for_what_is_written_meanwhile() -> None:
             journal.release()
             await turns()
         assert heard == [ErrorCode.NONE]
+
+    run(scene())
+
+
+def test_when_all_is_abandoned_everybody_is_told_once_and_late_results_are_no_ones() -> None:
+    async def scene() -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        journal = MemoryJournal()
+        journal.is_held = True
+        ledger = Ledger(journal, 0)
+        heard: list[tuple[int, ErrorCode]] = []
+        for number in range(3):
+            ledger.append("g", [RECORD], lambda error, number=number: heard.append((number, error)))  # type: ignore[misc]
+        ledger.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        ledger.abandon(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await ledger.drain()
+        journal.waiting.pop()[2].cancel()
+        journal.waiting.pop()[2].set_exception(PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        journal.release()
+        await turns()
+        gc.collect()
+        assert heard == [(number, ErrorCode.NOT_LEADER_OR_FOLLOWER) for number in range(3)]
+        assert complaints == []
 
     run(scene())
 

@@ -145,6 +145,18 @@ def test_a_group_that_changed_its_kind_is_loaded_as_the_kind_that_it_became(comp
     run(scene())
 
 
+def test_of_a_group_that_is_stored_as_both_kinds_the_consumer_protocol_wins() -> None:
+    async def scene() -> None:
+        async with at_work() as classic, at_work() as consumer:
+            await classic.stable()
+            await consumer.groups.live("g", BEAT)
+            consumer.journal.of("g").extend(classic.journal.of("g"))
+        async with at_work(consumer.restarted()) as again:
+            assert again.groups.groups["g"].kind == "consumer"
+
+    run(scene())
+
+
 def test_a_record_that_cannot_be_read_is_passed_over_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         house = House()

@@ -141,6 +141,7 @@ def test_the_state_is_a_text_that_a_person_can_read() -> None:
         "sparse": False,
         "swap": {"base_offset": 0, "replaced": [0, 12], "suffix": ".x.cleaned"},
         "restart_at": None,
+        "topic_id": "",
     }
 
 

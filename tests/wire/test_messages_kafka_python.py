@@ -35,13 +35,14 @@ with warnings.catch_warnings():
     from kafka.protocol.consumer import metadata as consumer_protocol
 
 CASES_EXPECTED = 482
-# It has neither KIP-848's APIs nor telemetry, nor the records of __consumer_offsets.
+# It has neither KIP-848's APIs nor telemetry, nor the records of __consumer_offsets, and forgets no broker.
 MODULES_UNKNOWN = {
     "consumer_group_describe",
     "consumer_group_heartbeat",
     "get_telemetry_subscriptions",
     "offsets_topic",
     "push_telemetry",
+    "unregister_broker",
 }
 NO_OPERATIONS = -(2**31)  # the default of a bit field: nobody asked for it
 

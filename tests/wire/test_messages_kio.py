@@ -35,7 +35,7 @@ from tests.wire.message_samples import (
 )
 
 # Without Produce 0 to 2, which we describe only so as to refuse them, and the records of __consumer_offsets.
-CASES_EXPECTED = 488
+CASES_EXPECTED = 490
 MILLISECOND = timedelta(milliseconds=1)
 
 # Durations and points in time that are exact in Python's own types; kio holds points in time to whole seconds.

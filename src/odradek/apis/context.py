@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from odradek.apis.registry import Versions
@@ -34,6 +34,7 @@ class Door:
     served: Mapping[ApiKey, Versions]
     host: str
     port: int
+    is_broker: Callable[[str], bool] = lambda client_id: True  # whether a client of this name is one of the brokers
 
 
 class Context:

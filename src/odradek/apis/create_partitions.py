@@ -32,16 +32,8 @@ async def handle(context: Context, request: create_partitions.Request) -> create
 
 
 async def _grow(context: Context, wanted: create_partitions.RequestTopic, validate_only: bool) -> None:
-    broker = context.broker
-    topic = broker.topic(wanted.name)
-    broker.check_new_total(topic, wanted.count)
-    if wanted.assignments is not None:
-        if len(wanted.assignments) != wanted.count - topic.partition_count:
-            raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "name the brokers of each new partition")
-        if any(assignment.broker_ids != [broker.node_id] for assignment in wanted.assignments):
-            raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {broker.node_id} is the only one")
-    if not validate_only:
-        await broker.add_partitions(wanted.name, wanted.count)
+    replicas = None if wanted.assignments is None else [list(each.broker_ids) for each in wanted.assignments]
+    await context.broker.add_partitions(wanted.name, wanted.count, replicas, validate_only=validate_only)
 
 
 API = Api(ApiKey.CREATE_PARTITIONS, VERSIONS, create_partitions.Request, handle)

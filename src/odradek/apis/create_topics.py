@@ -1,4 +1,4 @@
-"""CreateTopics (key 19). This broker stands alone, so one replica is all that a partition can have."""
+"""CreateTopics (key 19): by numbers, or by naming the brokers of each partition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from odradek.wire.messages import create_topics
 
 VERSIONS = Versions(2, 7)
 _DEFAULT = -1
-_REPLICAS = 1
 
 
 async def handle(context: Context, request: create_topics.Request) -> create_topics.Response:
@@ -39,13 +38,17 @@ async def _create(
     context: Context, wanted: create_topics.RequestTopic, answer: create_topics.ResponseTopic, validate_only: bool
 ) -> None:
     broker = context.broker
-    count = _partition_count(context, wanted)
+    count, assignments = _partition_count(wanted), _assignments(wanted)
     overrides = {config.name: config.value for config in wanted.configs if config.value is not None}
+    factor = wanted.replication_factor
     answer.num_partitions = broker.check_new_topic(wanted.name, count, overrides)
-    answer.replication_factor = _REPLICAS
+    result = await broker.change_topic(
+        wanted.name, answer.num_partitions, overrides, factor, assignments, validate_only=validate_only
+    )
+    answer.replication_factor = int(result["replication_factor"])
     if validate_only:
         return
-    topic = await broker.create_topic(wanted.name, count, overrides)
+    topic = broker.topic(wanted.name)
     answer.topic_id = topic.id
     answer.configs = [
         create_topics.ResponseConfig(
@@ -55,23 +58,22 @@ async def _create(
     ]
 
 
-def _partition_count(context: Context, wanted: create_topics.RequestTopic) -> int:
+def _partition_count(wanted: create_topics.RequestTopic) -> int:
     """How many partitions are asked for, by number or by naming their brokers."""
-    if wanted.assignments:
-        if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
-            raise PeerError(ErrorCode.INVALID_REQUEST, "give either numbers or an assignment of partitions to brokers")
-        indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
-        if indexes != list(range(len(indexes))):
-            raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0 without a gap")
-        if any(assignment.broker_ids != [context.broker.node_id] for assignment in wanted.assignments):
-            raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {context.broker.node_id} is the only one")
-        return len(indexes)
-    if wanted.replication_factor not in (_DEFAULT, _REPLICAS):
-        raise PeerError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{wanted.replication_factor} replicas are asked for, but there is 1 broker: use replication factor 1",
-        )
-    return wanted.num_partitions if wanted.num_partitions >= _DEFAULT else 0
+    if not wanted.assignments:
+        return wanted.num_partitions if wanted.num_partitions >= _DEFAULT else 0
+    if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
+        raise PeerError(ErrorCode.INVALID_REQUEST, "give either numbers or an assignment of partitions to brokers")
+    indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+    if indexes != list(range(len(indexes))):
+        raise PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions are numbered from 0 without a gap")
+    return len(indexes)
+
+
+def _assignments(wanted: create_topics.RequestTopic) -> dict[str, list[int]] | None:
+    if not wanted.assignments:
+        return None
+    return {str(each.partition_index): list(each.broker_ids) for each in wanted.assignments}
 
 
 API = Api(ApiKey.CREATE_TOPICS, VERSIONS, create_topics.Request, handle)

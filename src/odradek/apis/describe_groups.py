@@ -25,7 +25,7 @@ def handle(context: Context, request: describe_groups.Request) -> describe_group
 
 def _describe(context: Context, group_id: str, operations: int) -> describe_groups.ResponseGroup:
     try:
-        context.groups.check_at_work()
+        context.groups.check_served(group_id, may_be_nameless=True)
     except PeerError as refused:
         return describe_groups.ResponseGroup(error_code=refused.code, error_message=refused.message, group_id=group_id)
     group = context.groups.groups.get(group_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.apis.authorized import TOPIC_OPERATIONS
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
-from odradek.broker.topics import Topic
+from odradek.apis.whereabouts import partitions as partitions_of
 from odradek.model import topic_name_problem
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode
@@ -43,8 +43,8 @@ def handle(context: Context, request: messages.Request) -> messages.Response:
 
 
 def _describe(context: Context, name: str, begin: int, count: int) -> messages.ResponseTopic:
-    node, topic = context.broker.node_id, context.broker.topics.get(name)
-    if topic is None:
+    topic, image = context.broker.topics.get(name), context.broker.metadata.image.topics.get(name)
+    if topic is None or image is None:
         bad_name = topic_name_problem(name) is not None
         code = ErrorCode.INVALID_TOPIC_EXCEPTION if bad_name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return messages.ResponseTopic(name=name, error_code=code)
@@ -54,31 +54,19 @@ def _describe(context: Context, name: str, begin: int, count: int) -> messages.R
         is_internal=topic.is_internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
-            _describe_partition(node, topic, index) for index in range(begin, min(begin + count, topic.partition_count))
+            messages.ResponsePartition(
+                error_code=where.error,
+                partition_index=where.partition,
+                leader_id=where.leader,
+                leader_epoch=where.leader_epoch,
+                replica_nodes=where.replicas,
+                isr_nodes=where.isr,
+                eligible_leader_replicas=[],  # never null, although they may be: Java's admin client fails on that
+                last_known_elr=[],
+                offline_replicas=where.offline,
+            )
+            for where in partitions_of(context, image, begin, count)
         ],
-    )
-
-
-def _describe_partition(node: int, topic: Topic, index: int) -> messages.ResponsePartition:
-    partition = topic.partitions.get(index)
-    if partition is None:  # its files are damaged
-        return messages.ResponsePartition(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
-            partition_index=index,
-            leader_id=-1,
-            replica_nodes=[node],
-            eligible_leader_replicas=[],
-            last_known_elr=[],
-            offline_replicas=[node],
-        )
-    return messages.ResponsePartition(
-        partition_index=index,
-        leader_id=node,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=[node],
-        isr_nodes=[node],
-        eligible_leader_replicas=[],  # never null, although they may be: Java's admin client fails on that
-        last_known_elr=[],
     )
 
 

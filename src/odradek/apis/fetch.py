@@ -1,7 +1,8 @@
 """Fetch (key 1): long polling, bounded answers, sessions (KIP-227), topic ids from version 13 on (KIP-516).
 
-Records leave as they lie in the log. What is not in the page cache is read by a thread; the loop never waits.
-Versions 18 and the fields of followers wait for replication: a replica's fetch is refused.
+Records leave as they lie in the log. What is not in the page cache is read by a thread; the loop never waits. A broker
+that fetches as a replica gets also what is not committed yet, and what it asks for tells how far it has flushed; one
+whose log is another's is told where the two part (KIP-595). A consumer is sent to a replica in its own rack (KIP-392).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 
 from odradek.apis.context import Context
-from odradek.apis.fetching import FetchRound, Reading, WaitingFetch
+from odradek.apis.fetching import FetchRound, Reader, Reading, WaitingFetch
 from odradek.apis.registry import Api, Versions
 from odradek.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, PartitionKey, Wanted
 from odradek.wire.api import ApiKey
@@ -19,6 +20,8 @@ from odradek.wire.messages import fetch
 
 VERSIONS = Versions(4, 17)
 _FIRST_WITH_TOPIC_IDS = 13
+_FIRST_FROM_FOLLOWERS = 11  # older consumers do not know that followers can be read from
+_CONSUMER = -1
 _PARTITIONS_MAX = 50_000  # more would hold up everybody else for too long
 _WAIT_MAX_MS = 300_000  # a client that is gone without a word does not keep its place for longer
 
@@ -32,10 +35,7 @@ def handle(context: Context, request: fetch.Request) -> fetch.Response | Awaitab
     max_bytes = context.door.room.bound(min(request.max_bytes, context.broker.config.fetch_max_bytes))
     request.min_bytes = min(request.min_bytes, max_bytes)  # more would never come
     round_ = FetchRound(
-        broker=context.broker,
-        committed_only=request.isolation_level == 1,
-        max_bytes=max_bytes,
-        refusal=_refusal(request),
+        broker=context.broker, reader=_reader(context, request), max_bytes=max_bytes, refusal=_refusal(context, request)
     )
     round_.add(wanted)
     round_.read()
@@ -61,8 +61,24 @@ def _wait(request: fetch.Request, session: FetchSession | None, round_: FetchRou
     return WaitingFetch(round_, request.min_bytes, wait_ms / 1000, respond).future
 
 
-def _refusal(request: fetch.Request) -> PeerError | None:
-    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+def _reader(context: Context, request: fetch.Request) -> Reader:
+    state = request.replica_state
+    replica_id = state.replica_id if state.replica_id >= 0 else request.replica_id
+    return Reader(
+        replica_id=max(replica_id, _CONSUMER),
+        replica_epoch=state.replica_epoch,
+        committed_only=request.isolation_level == 1,
+        rack=request.rack_id,
+        from_followers=context.version >= _FIRST_FROM_FOLLOWERS,
+    )
+
+
+def _refusal(context: Context, request: fetch.Request) -> PeerError | None:
+    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    if replica_id < 0:
+        return None
+    is_known = replica_id != context.broker.node_id and replica_id in context.broker.metadata.image.brokers
+    if not is_known or not context.door.is_broker(context.client_id):
         return PeerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers of this cluster fetch as replicas")
     return None
 
@@ -81,6 +97,7 @@ def _wanted(context: Context, request: fetch.Request) -> tuple[FetchSession | No
             partition.partition_max_bytes,
             partition.current_leader_epoch,
             partition.log_start_offset,
+            partition.last_fetched_epoch,
         )
         for topic in request.topics
         for partition in topic.partitions
@@ -134,7 +151,7 @@ def _is_news(session: FetchSession, reading: Reading) -> bool:
     told = session.told.get(reading.key)
     now = (reading.high_watermark, reading.log_start)
     session.told[reading.key] = now
-    return told != now or bool(reading.size_bytes) or reading.error is not None
+    return told != now or bool(reading.size_bytes) or reading.error is not None or reading.has_news
 
 
 def _response_partition(index: int, reading: Reading) -> fetch.ResponsePartition:
@@ -147,7 +164,7 @@ def _response_partition(index: int, reading: Reading) -> fetch.ResponsePartition
             aborted_transactions=None,
             records=b"",
         )
-    return fetch.ResponsePartition(
+    answer = fetch.ResponsePartition(
         partition_index=index,
         high_watermark=reading.high_watermark,
         last_stable_offset=reading.last_stable,
@@ -155,6 +172,12 @@ def _response_partition(index: int, reading: Reading) -> fetch.ResponsePartition
         aborted_transactions=None,
         records=reading.data,
     )
+    if reading.diverging is not None:
+        epoch, end = reading.diverging
+        answer.diverging_epoch = fetch.ResponseDivergingEpoch(epoch=epoch, end_offset=end)
+    if reading.nearer >= 0:
+        answer.preferred_read_replica = reading.nearer
+    return answer
 
 
 API = Api(ApiKey.FETCH, VERSIONS, fetch.Request, handle)

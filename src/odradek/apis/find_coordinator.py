@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): on a single node, this broker coordinates every group.
+"""FindCoordinator (key 10): a group is looked after by the leader of its partition of `__consumer_offsets`.
 
 Transactions are not served; a client that asks for their coordinator is told so, instead of being left to try for ever.
 """
@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
+from odradek.apis.whereabouts import endpoints
+from odradek.broker.offsets_topic import make_offsets_topic
+from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.groups.ledger import partition_of
 from odradek.wire.api import ApiKey
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import find_coordinator
 
 VERSIONS = Versions(0, 6)
@@ -21,24 +25,50 @@ _REFUSALS = {_TRANSACTION: "Transactions are not served here."}
 _NOBODY = -1
 
 
-def handle(context: Context, request: find_coordinator.Request) -> find_coordinator.Response:
-    """Name this broker; transactions and share groups (key type 2) have no coordinator here."""
-    is_known = request.key_type == _GROUP
-    error = ErrorCode.NONE if is_known else _ERRORS.get(request.key_type, ErrorCode.INVALID_REQUEST)
-    refusal = _REFUSALS.get(request.key_type, f"There is no coordinator for keys of type {request.key_type}.")
-    message = None if is_known else refusal
-    node_id = context.broker.node_id if is_known else _NOBODY
-    host = context.host if is_known else ""
-    port = context.port if is_known else _NOBODY
+async def handle(context: Context, request: find_coordinator.Request) -> find_coordinator.Response:
+    """Name the coordinator of each key; transactions and share groups (key type 2) have none here."""
     if context.version < _BATCHED_SINCE:
-        return find_coordinator.Response(error_code=error, error_message=message, node_id=node_id, host=host, port=port)
-    coordinators = [
-        find_coordinator.ResponseCoordinator(
-            key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message
+        found = await _find(context, request.key_type, request.key)
+        return find_coordinator.Response(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
-        for key in request.coordinator_keys
-    ]
+    coordinators = [await _find(context, request.key_type, key) for key in request.coordinator_keys]
     return find_coordinator.Response(coordinators=coordinators)
+
+
+async def _find(context: Context, key_type: int, key: str) -> find_coordinator.ResponseCoordinator:
+    answer = find_coordinator.ResponseCoordinator(key=key, node_id=_NOBODY, host="", port=_NOBODY)
+    try:
+        if key_type != _GROUP:
+            refusal = _REFUSALS.get(key_type, f"There is no coordinator for keys of type {key_type}.")
+            raise PeerError(_ERRORS.get(key_type, ErrorCode.INVALID_REQUEST), refusal)
+        node_id = await _leader_of(context, key)
+        for endpoint in endpoints(context):
+            if endpoint.node_id == node_id:
+                answer.node_id, answer.host, answer.port = node_id, endpoint.host, endpoint.port
+                return answer
+        raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader now.")
+    except PeerError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+    return answer
+
+
+async def _leader_of(context: Context, group_id: str) -> int:
+    broker = context.broker
+    image = broker.metadata.image
+    if OFFSETS_TOPIC not in image.topics:
+        if broker.stands_alone:
+            return broker.node_id  # which makes the topic when there is something to write
+        try:
+            await make_offsets_topic(broker)
+        except PeerError as error:
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+    role = image.partition(OFFSETS_TOPIC, partition_of(group_id, image.topics[OFFSETS_TOPIC].partition_count))
+    return _NOBODY if role is None else role.leader
 
 
 API = Api(ApiKey.FIND_COORDINATOR, VERSIONS, find_coordinator.Request, handle)

@@ -12,9 +12,12 @@ VERSIONS = Versions(0, 5)
 
 
 def handle(context: Context, request: list_groups.Request) -> list_groups.Response:
-    """List what passes the filters; an empty filter passes all, and letter case does not matter."""
+    """List what passes the filters; an empty filter passes all, and letter case does not matter.
+
+    While some groups are loading there is no list, as in Kafka: clients ask again.
+    """
     try:
-        context.groups.check_at_work()
+        context.groups.check_all_loaded()
     except PeerError as refused:
         return list_groups.Response(error_code=refused.code)
     states = {state.casefold() for state in request.states_filter}
@@ -27,7 +30,7 @@ def handle(context: Context, request: list_groups.Request) -> list_groups.Respon
                 group_state=group.state,
                 group_type=group.kind,
             )
-            for group in context.groups.groups.values()
+            for group in context.groups.groups.each()
             if (not states or group.state.casefold() in states) and (not types or group.kind in types)
         ]
     )

@@ -70,6 +70,10 @@ def _look_up(
 def _offset(partition: Partition, timestamp: int, *, committed_only: bool) -> tuple[int, int]:
     """The timestamp and offset found; -1 for what there is not."""
     end = partition.last_stable_offset if committed_only else partition.high_watermark
+    if not partition.is_settled and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+        raise PeerError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, "a new leader does not know yet what all replicas have (KIP-207)"
+        )
     if timestamp == LATEST:
         return _NONE, end
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -1,6 +1,6 @@
-"""Metadata (key 3): the broker, the topics asked for or all of them, and topics made on first use.
+"""Metadata (key 3): the brokers, the topics asked for or all of them, and topics made on first use.
 
-Topics by id from version 12 on (KIP-516). This broker stands alone: it leads every partition.
+Topics by id from version 12 on (KIP-516).
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from odradek.apis.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
-from odradek.broker.broker import LEADER_EPOCH_ALONE
+from odradek.apis.whereabouts import controller_of, endpoints
+from odradek.apis.whereabouts import partitions as partitions_of
 from odradek.broker.topics import INTERNAL_TOPICS, Topic
-from odradek.model import TopicPartition, topic_name_problem
+from odradek.model import topic_name_problem
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import metadata
@@ -18,6 +19,7 @@ from odradek.wire.messages import metadata
 VERSIONS = Versions(0, 13)
 _NO_ID = bytes(16)
 _FIRST_WITH_LOOK_UP_BY_ID = 12
+_CREATION_MAX_MS = 5_000  # for a topic to be made on first use, when there is no majority of brokers
 
 
 async def handle(context: Context, request: metadata.Request) -> metadata.Response:
@@ -34,9 +36,12 @@ async def handle(context: Context, request: metadata.Request) -> metadata.Respon
             if topic.error_code == ErrorCode.NONE:
                 topic.topic_authorized_operations = operations
     response = metadata.Response(
-        brokers=[metadata.ResponseBroker(node_id=broker.node_id, host=context.host, port=context.port)],
+        brokers=[
+            metadata.ResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in endpoints(context)
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=controller_of(context),
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
@@ -61,49 +66,35 @@ async def _find(context: Context, wanted: metadata.RequestTopic, request: metada
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     if topic is None and may_create and wanted.name not in INTERNAL_TOPICS:
         try:
-            topic = await broker.create_topic(wanted.name, -1, {})
+            topic = await broker.create_topic(wanted.name, -1, {}, timeout_ms=_CREATION_MAX_MS)
         except PeerError as error:
             topic = broker.topics.get(wanted.name)  # somebody else may have made it meanwhile
             if topic is None:
-                return metadata.ResponseTopic(error_code=error.code, name=wanted.name)
+                is_no_quorum = error.code is ErrorCode.REQUEST_TIMED_OUT  # clients try again after the other one
+                code = ErrorCode.LEADER_NOT_AVAILABLE if is_no_quorum else error.code
+                return metadata.ResponseTopic(error_code=code, name=wanted.name)
     if topic is None:
         return metadata.ResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=wanted.name)
     return _describe(context, topic)
 
 
 def _describe(context: Context, topic: Topic) -> metadata.ResponseTopic:
-    node = context.broker.node_id
+    image = context.broker.metadata.image.topics.get(topic.name)
     partitions = [
         metadata.ResponsePartition(
-            partition_index=index,
-            leader_id=node,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=[node],
-            isr_nodes=[node],
+            error_code=where.error,
+            partition_index=where.partition,
+            leader_id=where.leader,
+            leader_epoch=where.leader_epoch,
+            replica_nodes=where.replicas,
+            isr_nodes=where.isr,
+            offline_replicas=where.offline,
         )
-        for index, partition in topic.partitions.items()
-    ]
-    partitions += [
-        metadata.ResponsePartition(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR,
-            partition_index=index,
-            leader_id=-1,
-            leader_epoch=LEADER_EPOCH_ALONE,
-            replica_nodes=[node],
-            isr_nodes=[],
-            offline_replicas=[node],
-        )
-        for index in _offline(context, topic)
+        for where in (partitions_of(context, image) if image is not None else ())
     ]
     return metadata.ResponseTopic(
         name=topic.name, topic_id=topic.id, is_internal=topic.is_internal, partitions=partitions
     )
-
-
-def _offline(context: Context, topic: Topic) -> list[int]:
-    """The partitions of a topic whose files are damaged."""
-    offline = context.broker.store.offline
-    return [tp.partition for tp in offline if tp == TopicPartition(topic.name, tp.partition)] if offline else []
 
 
 API = Api(ApiKey.METADATA, VERSIONS, metadata.Request, handle)

@@ -1,4 +1,5 @@
-"""Produce (key 0). Answers when the records are as safe as the topic's `flush` setting asks; acks=0 gets no answer.
+"""Produce (key 0). Answers when the records are as safe as `acks` and the topic's `flush` setting ask; acks=0 gets no
+answer. With acks=all every replica in sync has them, and there are at least min.insync.replicas of these.
 
 Versions 0 to 2 are served only to say that their message format is not: librdkafka 2.0 to 2.3 stops compressing when
 they are missing from ApiVersions. Transactions are not open here, so a transactional batch is refused.
@@ -26,13 +27,12 @@ VERSIONS = Versions(0, 12)
 _FIRST_WITH_BATCHES = 3
 _ALL = -1
 _ACKS = (0, 1, _ALL)
-_REPLICAS = 1  # this broker stands alone
 
 logger = logging.getLogger(__name__)
 
 
 def handle(context: Context, request: produce.Request) -> produce.Response | asyncio.Future[produce.Response] | None:
-    """Append each partition's batch; wait for the flush where the topic asks for one."""
+    """Append each partition's batch; wait for the flush and for the replicas where they are asked for."""
     refusal = _refusal(context.version, request)
     config = context.broker.config
     allowed = Allowance(config.request_decompressed_max_bytes, config.request_records_max)
@@ -57,7 +57,10 @@ def handle(context: Context, request: produce.Request) -> produce.Response | asy
     if request.acks == 0:
         return None
     response = produce.Response(responses=topics)
-    return _when_flushed(context, response, waiting) if waiting else response
+    if not waiting:
+        return response
+    waits_for_others = request.acks == _ALL and len(context.broker.metadata.image.brokers) > 1
+    return _when_safe(context, response, waiting, request.timeout_ms if waits_for_others else None)
 
 
 def _refusal(version: int, request: produce.Request) -> PeerError | None:
@@ -82,13 +85,12 @@ def _append(
 ) -> asyncio.Future[None] | None:
     """Write one batch and fill in the answer; a future if it must wait for the disk."""
     partition = None if topic is None else topic.partitions.get(sent.index)
-    if partition is None:
+    if partition is None or not partition.is_leader or broker.is_fenced:
         partition = broker.partition(name, sent.index)
     if name == OFFSETS_TOPIC:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
-    if acks == _ALL and partition.topic.min_insync_replicas > _REPLICAS:
-        needed = partition.topic.min_insync_replicas
-        raise PeerError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {needed}; there is 1 replica")
+    if acks == _ALL:
+        partition.check_in_sync()
     if sent.records is None:
         raise PeerError(ErrorCode.INVALID_RECORD, "there are no records")
     data = memoryview(sent.records)
@@ -103,6 +105,8 @@ def _append(
     answer.base_offset = base
     answer.log_append_time_ms = append_time_ms
     answer.log_start_offset = log.log_start
+    if acks == _ALL and partition.progress is not None:
+        return broker.committed(partition, last + 1)
     if log.safe_offset > last:
         partition.advanced()
         return None
@@ -112,24 +116,42 @@ def _append(
     return broker.flushed(partition, last + 1)
 
 
-def _when_flushed(
+def _when_safe(
     context: Context,
     response: produce.Response,
     waiting: list[tuple[produce.ResponsePartition, asyncio.Future[None]]],
+    timeout_ms: int | None,
 ) -> asyncio.Future[produce.Response]:
-    future: asyncio.Future[produce.Response] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[produce.Response] = loop.create_future()
     left = len(waiting)
 
     def one_done(answer: produce.ResponsePartition, flushed: asyncio.Future[None]) -> None:
         nonlocal left
+        if future.done():
+            flushed.exception()  # it is looked at, or asyncio would complain
+            return
         error = flushed.exception()
         if error is not None:
-            assert isinstance(error, LogError)
+            assert isinstance(error, LogError | PeerError)
             _explain(context, answer, error)
         left -= 1
-        if left == 0 and not future.done():
+        if left == 0:
+            if timer is not None:
+                timer.cancel()
             future.set_result(response)
 
+    def give_up() -> None:
+        """Say that nobody knows: the records are in the log, and may yet be replicated."""
+        if not future.done():
+            for answer, safe in waiting:
+                if not safe.done():
+                    _explain(
+                        context, answer, PeerError(ErrorCode.REQUEST_TIMED_OUT, "too few replicas have the records")
+                    )
+            future.set_result(response)
+
+    timer = None if timeout_ms is None else loop.call_later(max(timeout_ms, 0) / 1000, give_up)
     for answer, flushed in waiting:
         flushed.add_done_callback(partial(one_done, answer))
     return future

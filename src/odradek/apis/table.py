@@ -43,6 +43,7 @@ from odradek.apis import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 from odradek.apis.registry import Api, Versions
 from odradek.wire.api import ApiKey
@@ -85,6 +86,7 @@ _MODULES = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({int(module.API.key): module.API for module in _MODULES})

@@ -1,7 +1,8 @@
 """The facade that every door uses: find partitions, make and delete topics, wait until records are safe.
 
-One event loop owns it, and all methods are called there. A change of metadata is on stable storage before its call
-returns. A disk that fails stops the whole broker (`failed`): what it holds is in doubt until it is opened again.
+One event loop owns it, and all methods are called there. A change of metadata is in the logs of a majority, and seen
+here, before its call returns. A disk that fails stops the whole broker (`failed`): what it holds is in doubt until it
+is opened again.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.hosting import Hosting
 from odradek.broker.settings import SettingsView
 from odradek.broker.topics import INTERNAL_TOPICS, Partition, Topic
 from odradek.clock import Clock
-from odradek.controller import image as records
-from odradek.controller.journal import EPOCH_ALONE, MetadataJournal
+from odradek.controller.controller import Changes, Controller
+from odradek.controller.image import ClusterImage, metric_name
 from odradek.disk.errors import DiskError
 from odradek.log.config import LogConfig
 from odradek.log.errors import LogError, LogStoppedError
@@ -29,12 +31,19 @@ from odradek.model import Offset, TopicPartition, topic_name_problem
 from odradek.settings_table import SettingError
 from odradek.wire.errors import ErrorCode, PeerError
 
-LEADER_EPOCH_ALONE = 0  # a broker that stands alone has led every partition from its beginning
 _PRODUCER_ID_BLOCK = 1000
 
 _Result = TypeVar("_Result")
 Overrides: TypeAlias = "Mapping[str, str] | Callable[[Mapping[str, str]], Mapping[str, str]]"
 logger = logging.getLogger(__name__)
+
+
+class Lease(Protocol):
+    """How long the controller counts on this broker; `controller.registration.Registration` is what there is."""
+
+    @property
+    def lease_until(self) -> int:
+        """By the monotonic clock, in milliseconds."""
 
 
 def _nobody(_topic: str) -> None:
@@ -45,60 +54,82 @@ class Broker:
     """One broker: its topics, its store, and what it was told."""
 
     def __init__(
-        self, config: BrokerConfig, settings: SettingsView, clock: Clock, journal: MetadataJournal, store: LogStore
+        self, config: BrokerConfig, settings: SettingsView, clock: Clock, metadata: Controller, store: LogStore
     ) -> None:
-        """Take over an open store and its metadata; call on the running loop."""
+        """Take over an open store and the cluster's metadata; call on the running loop."""
         self.config = config
-        self.settings = settings.with_overrides(journal.image.broker_configs, "broker")
+        self.settings = settings.with_overrides(metadata.image.broker_configs, "broker")
         self.node_id = config.broker_id
         self.clock = clock
         self.store = store
+        self.metadata = metadata
+        self.incarnation = secrets.token_hex(16)  # of this life: an earlier one may be registered still
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.flusher = GroupFlusher(store.config.log_flush_threads, self._stop_on_failure, self._wake_readers)
         self.topics: dict[str, Topic] = {}
+        self.hosting = Hosting(self)
+        self.registration: Lease | None = None  # None: nobody can take this broker's leaderships away
         self.metadata_version = 0  # changes with every topic that is made, grown or deleted
         self.on_topic_deleted: Callable[[str], None] = _nobody  # what the groups remember of it must go, too
         self.written: set[PartitionLog] = set()  # logs that were appended to since the last checkpoint
         self._configured = settings  # without what was changed while running
         self._by_id: dict[bytes, Topic] = {}
-        self._by_log: dict[PartitionLog, Partition] = {}
-        self._by_metric_name: dict[str, str] = {}  # names by what they are where '.' and '_' are the same
-        self._journal = journal
-        self._changing = asyncio.Lock()  # one change of metadata at a time
-        self._next_producer_id = self._producer_ids_end = journal.image.next_producer_id
+        self._changing = asyncio.Lock()  # one change of settings at a time: they are read, changed and written
+        self._numbering = asyncio.Lock()  # one block of producer ids at a time
+        self._next_producer_id = self._producer_ids_end = 0
+        metadata.on_change = self._follow
 
-    async def start(self) -> None:
-        """Bring the logs in line with the metadata: a crash may have come between the two."""
-        if not self._journal.image.cluster_id:
-            await self._record(records.CLUSTER, {"cluster_id": secrets.token_urlsafe(16)})
-        for partition in list(self.store.logs):
-            if partition.topic not in self._journal.image.topics:
-                self._drop_stray(partition)
-        for topic_image in list(self._journal.image.topics.values()):
-            topic = Topic(topic_image.name, topic_image.id, dict(topic_image.configs))
-            await self._add_partitions(topic, 0, topic_image.partition_count)
-            self._publish(topic)
+    def start(self) -> None:
+        """Bring the logs in line with the metadata, as far as it is known."""
+        self.hosting.start()
 
-    def _drop_stray(self, partition: TopicPartition) -> None:
-        if partition.topic in self._journal.image.deleted:
-            self._free(partition)
-        else:
-            logger.warning("%s is in the data directory, but no topic's: it is left alone and not served", partition)
+    def _follow(self, image: ClusterImage, changes: Changes) -> None:
+        """The metadata has changed."""
+        own = image.brokers.get(self.node_id)
+        if own is not None and own.incarnation == self.incarnation:
+            self.hosting.open()
+        if changes.configs or changes.everything:
+            self._follow_settings(image)
+        if changes.everything:
+            self.metadata_version += 1
+            self.hosting.look_at({*image.topics, *self.topics})
+            return
+        if changes.topics:
+            self.metadata_version += 1
+        names = {tp.topic for tp in changes.partitions}
+        self.hosting.look_at(names | changes.topics)
+        if changes.brokers:
+            self.hosting.follow_again(changes.brokers)
+
+    def _follow_settings(self, image: ClusterImage) -> None:
+        try:
+            self.settings = self._configured.with_overrides(image.broker_configs, "broker")
+        except SettingError as error:
+            logger.error("the settings that were changed while running are not followed: %s", error)
+            return
+        for topic in self.topics.values():
+            self.reconfigure(topic)
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's name for itself, made at the first start."""
-        return self._journal.image.cluster_id
+        """The cluster's name for itself, made at its first start."""
+        return self.metadata.image.cluster_id
 
     @property
-    def metadata_epoch(self) -> int:
-        """In which epoch metadata is written."""
-        return EPOCH_ALONE
+    def stands_alone(self) -> bool:
+        """Whether there is no other broker, and none is expected."""
+        return len(self.metadata.quorum.voters) <= 1 and len(self.metadata.image.brokers) <= 1
+
+    def monotonic_ms(self) -> int:
+        """The time by which leases and followers are judged: it never goes back."""
+        return time.monotonic_ns() // 1_000_000
 
     @property
-    def metadata_end(self) -> Offset:
-        """The offset behind the last change of metadata."""
-        return self._journal.next_offset
+    def is_fenced(self) -> bool:
+        """Whether the controller may have given this broker's leaderships to others: it has not been heard of."""
+        if self.registration is None or self.stands_alone:
+            return False
+        return self.registration.lease_until < self.monotonic_ms()
 
     # Finding things.
 
@@ -113,25 +144,46 @@ class Broker:
             raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
         return topic
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """One partition, or UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR for one whose files are damaged."""
+    def replica(self, topic: str, index: int) -> Partition:
+        """A partition of which this broker has a replica; else an error that says what is wrong."""
         found = self.topics.get(topic)
         partition = None if found is None else found.partitions.get(index)
-        if partition is None:
-            tp = TopicPartition(topic, index)
-            if tp in self.store.offline:
-                raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is offline: {self.store.offline[tp]}")
-            raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of topic {topic!r}")
+        if partition is not None:
+            return partition
+        tp = TopicPartition(topic, index)
+        if tp in self.store.offline:
+            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is offline: {self.store.offline[tp]}")
+        if found is not None and 0 <= index < found.partition_count:
+            raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} has no replica of {tp}")
+        raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of topic {topic!r}")
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition that this broker leads; NOT_LEADER_OR_FOLLOWER for one that another leads."""
+        partition = self.replica(topic, index)
+        if not partition.is_leader:
+            raise partition.not_led()
+        if self.is_fenced:
+            raise partition.not_led("the controller has not been heard of for too long")
         return partition
 
     # Safety.
 
     def flushed(self, partition: Partition, offset: Offset) -> asyncio.Future[None]:
-        """Done when all below `offset` is on stable storage; fails with LogError if it never will be."""
+        """Done when all below `offset` is on stable storage here; fails with LogError if it never will be."""
         return self.flusher.flushed(partition.log, offset)
 
+    def committed(self, partition: Partition, offset: Offset) -> asyncio.Future[None]:
+        """Done when all below `offset` is as safe as acks=all promises; fails with PeerError or LogError."""
+        if partition.progress is None:
+            return self.flushed(partition, offset)
+        if partition.log.safe_offset < offset:
+            self.flusher.request(partition.log)
+        else:
+            partition.advanced()
+        return partition.acknowledged(offset)
+
     def _wake_readers(self, log: PartitionLog) -> None:
-        partition = self._by_log.get(log)
+        partition = self.hosting.partition_of(log)
         if partition is not None:
             partition.advanced()
 
@@ -152,18 +204,41 @@ class Broker:
     # Changing topics.
 
     async def create_topic(
-        self, name: str, partition_count: int, overrides: Mapping[str, str], *, internal: bool = False
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        *,
+        replication_factor: int | str = -1,
+        internal: bool = False,
+        timeout_ms: int = 30_000,
     ) -> Topic:
         """Make a topic; -1 partitions means as many as num.partitions says. Internal ones are the broker's to make."""
-        async with self._changing:
-            count = self.check_new_topic(name, partition_count, overrides, internal=internal)
-            topic = Topic(name, secrets.token_bytes(16), dict(overrides))
-            body = {"topic_name": name, "topic_id": topic.id.hex(), "partitions": count, "configs": topic.overrides}
-            await self._record(records.CREATE_TOPIC, body)
-            await self._add_partitions(topic, 0, count)
-            self._publish(topic)
-        logger.info("topic %s made with %d partitions", name, count)
-        return topic
+        count = self.check_new_topic(name, partition_count, overrides, internal=internal)
+        await self.change_topic(name, count, overrides, replication_factor, timeout_ms=timeout_ms)
+        return self.topic(name)
+
+    async def change_topic(
+        self,
+        name: str,
+        partition_count: int,
+        overrides: Mapping[str, str],
+        replication_factor: int | str,
+        assignments: Mapping[str, list[int]] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 30_000,
+    ) -> dict[str, Any]:
+        """Have the controller make a topic that was checked, or check it, too."""
+        args = {
+            "name": name,
+            "partitions": partition_count,
+            "replication_factor": replication_factor,
+            "assignments": None if assignments is None else dict(assignments),
+            "configs": dict(overrides),
+            "validate_only": validate_only,
+        }
+        return await self.change("create-topic", args, timeout_ms)
 
     def check_new_topic(
         self, name: str, partition_count: int, overrides: Mapping[str, str], *, internal: bool = False
@@ -176,7 +251,7 @@ class Broker:
             raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name in self.topics:
             raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-        other = self._by_metric_name.get(name.replace(".", "_"))
+        other = self.metadata.image.metric_names.get(metric_name(name))
         if other is not None:
             raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} and {other!r} differ only in '.' and '_'")
         if any(tp.topic == name for tp in self.store.offline):
@@ -189,7 +264,7 @@ class Broker:
         return count
 
     def _check_room(self, more: int) -> None:
-        there = len(self._by_log)
+        there = sum(topic.partition_count for topic in self.metadata.image.topics.values())
         if more < 1:
             raise PeerError(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
         if there + more > self.config.partitions_max:
@@ -208,36 +283,23 @@ class Broker:
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
         """Take a topic away, if it still has this id; its bytes are freed in the background."""
-        async with self._changing:
-            if name in INTERNAL_TOPICS:
-                raise PeerError(ErrorCode.INVALID_REQUEST, f"{name} belongs to the broker and cannot be deleted")
-            if not self.config.delete_topic_enable:
-                raise PeerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-            topic = self.topic(name)
-            if topic_id not in (None, topic.id):
-                raise PeerError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} was deleted and made again meanwhile")
-            await self._record(records.DELETE_TOPIC, {"topic_name": name})
-            del self.topics[name], self._by_id[topic.id], self._by_metric_name[name.replace(".", "_")]
-            self.metadata_version += 1
-            for partition in topic.partitions.values():
-                self.written.discard(partition.log)
-                del self._by_log[partition.log]
-                self._free(partition.tp)
-                partition.advanced()
-                await asyncio.sleep(0)  # letting many go must not hold up the others
-            for tp in [tp for tp in self.store.offline if tp.topic == name]:
-                self._free(tp)
-            self.on_topic_deleted(name)
-        logger.info("topic %s deleted", name)
+        if name in INTERNAL_TOPICS:
+            raise PeerError(ErrorCode.INVALID_REQUEST, f"{name} belongs to the broker and cannot be deleted")
+        if not self.config.delete_topic_enable:
+            raise PeerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        await self.change("delete-topic", {"name": name, "topic_id": None if topic_id is None else topic_id.hex()})
 
-    async def add_partitions(self, name: str, total: int) -> None:
-        """Let a topic have `total` partitions, more than it has now."""
-        async with self._changing:
-            topic = self.topic(name)
-            self.check_new_total(topic, total)
-            await self._record(records.ADD_PARTITIONS, {"topic_name": name, "partitions": total})
-            await self._add_partitions(topic, topic.partition_count, total)
-            self.metadata_version += 1
+    async def add_partitions(
+        self, name: str, total: int, replicas: list[list[int]] | None = None, *, validate_only: bool = False
+    ) -> None:
+        """Let a topic have `total` partitions, more than it has now; `replicas` are those of the new ones."""
+        topic = self.topic(name)
+        self.check_new_total(topic, total)
+        assignments = None
+        if replicas is not None:
+            assignments = {str(index): nodes for index, nodes in enumerate(replicas, start=topic.partition_count)}
+        args = {"name": name, "total": total, "assignments": assignments, "validate_only": validate_only}
+        await self.change("add-partitions", args)
 
     def check_new_total(self, topic: Topic, total: int) -> None:
         """Refuse a number of partitions that is not more than there are, or too many."""
@@ -254,26 +316,40 @@ class Broker:
         """Replace the settings that a topic has for itself, given those of this moment; its logs follow at once."""
         async with self._changing:
             topic = self.topic(name)
-            overrides = change(topic.overrides) if callable(change) else change
-            self.check_overrides(overrides)
-            await self._record(records.SET_TOPIC_CONFIGS, {"topic_name": name, "configs": dict(overrides)})
-            topic.overrides = dict(overrides)
-            self._reconfigure(topic)
+            while True:
+                was = (
+                    self.metadata.image.topics[name].configs if name in self.metadata.image.topics else topic.overrides
+                )
+                overrides = change(was) if callable(change) else change
+                self.check_overrides(overrides)
+                args = {"name": name, "configs": dict(overrides), "was": dict(was)}
+                if await self._set("set-topic-configs", args):
+                    return
 
     @property
     def broker_overrides(self) -> Mapping[str, str]:
         """The topics' defaults that were changed while running."""
-        return self._journal.image.broker_configs
+        return self.metadata.image.broker_configs
 
     async def set_broker_overrides(self, change: Overrides) -> None:
         """Replace the defaults of all topics that were changed while running, given those of this moment."""
         async with self._changing:
-            overrides = change(self.broker_overrides) if callable(change) else change
-            settings = self.check_broker_overrides(overrides)
-            await self._record(records.SET_BROKER_CONFIGS, {"configs": dict(overrides)})
-            self.settings = settings
-            for topic in self.topics.values():
-                self._reconfigure(topic)
+            while True:
+                was = self.broker_overrides
+                overrides = change(was) if callable(change) else change
+                self.check_broker_overrides(overrides)
+                if await self._set("set-broker-configs", {"configs": dict(overrides), "was": dict(was)}):
+                    return
+
+    async def _set(self, command: str, args: Mapping[str, Any]) -> bool:
+        """Change settings; False if somebody else has changed them since they were read."""
+        try:
+            await self.change(command, args)
+        except PeerError as error:
+            if error.code is ErrorCode.INVALID_UPDATE_VERSION:
+                return False
+            raise
+        return True
 
     def check_broker_overrides(self, overrides: Mapping[str, str]) -> SettingsView:
         """Refuse defaults that cannot be changed while running; give the settings that would hold."""
@@ -285,98 +361,71 @@ class Broker:
             raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return settings
 
-    def _reconfigure(self, topic: Topic) -> None:
-        config = self._config_of(topic)
-        for partition in topic.partitions.values():
-            partition.configure(config)
-            if partition.log.safe_offset < partition.log.next_offset:
-                self.flusher.request(partition.log)
-            partition.advanced()  # with another `flush`, more may count as safe
+    async def change(self, command: str, args: Mapping[str, Any], timeout_ms: int = 30_000) -> dict[str, Any]:
+        """Have the controller change the metadata, and wait until this broker is what it says."""
+        try:
+            result = await self.metadata.call(command, dict(args), timeout_ms=timeout_ms)
+            await self.hosting.settled()
+        except PeerError:
+            self._check_disk()
+            raise
+        self._check_disk()
+        return result
 
-    def _config_of(self, topic: Topic) -> LogConfig:
-        replicas = self.settings.with_overrides(topic.overrides).values["min.insync.replicas"]
-        topic.min_insync_replicas = replicas if isinstance(replicas, int) else 1
-        return self.settings.log_config(topic.overrides)
+    def _check_disk(self) -> None:
+        if self.failed.done():
+            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failed.result()))
 
     # Producer ids.
 
     async def new_producer_id(self) -> int:
         """An id that no producer has had and none will get again."""
         while self._next_producer_id == self._producer_ids_end:
-            async with self._changing:
+            async with self._numbering:
                 if self._next_producer_id == self._producer_ids_end:
-                    end = self._next_producer_id + _PRODUCER_ID_BLOCK
-                    await self._record(records.PRODUCER_IDS, {"next": end})
-                    self._producer_ids_end = end
+                    result = await self.change("producer-ids", {"count": _PRODUCER_ID_BLOCK})
+                    self._next_producer_id = int(result["first"])
+                    self._producer_ids_end = self._next_producer_id + _PRODUCER_ID_BLOCK
         self._next_producer_id += 1
         return self._next_producer_id - 1
 
-    # Inside.
+    # Called by those who bring the logs in line with the metadata.
 
-    async def _add_partitions(self, topic: Topic, first: int, total: int) -> None:
-        """Let a topic have its partitions from `first` on; their logs are made where there are none."""
-        logs, offline = self.store.logs, self.store.offline
-        wanted = [TopicPartition(topic.name, index) for index in range(first, total)]
-        missing = [tp for tp in wanted if tp not in logs and tp not in offline]
-        if missing:
-            await self._make_logs(missing)
-        config = self._config_of(topic)
-        topic.partition_count = total
-        for tp in wanted:
-            log = logs.get(tp)
-            if log is not None:
-                log.configure(config)
-                partition = Partition(topic, tp.partition, log, LEADER_EPOCH_ALONE)
-                topic.partitions[tp.partition] = partition
-                self._by_log[log] = partition
-
-    async def _make_logs(self, partitions: list[TopicPartition]) -> None:
-        threads = self.store.config.log_flush_threads  # making a log is mostly waiting for the disk
-        shares = (partitions[first::threads] for first in range(min(threads, len(partitions))))
-        try:
-            creations = [self.store.begin_create(share, LEADER_EPOCH_ALONE) for share in shares]
-            await asyncio.gather(*(self._in_thread(creation.run) for creation in creations))
-            for creation in creations:
-                self.store.finish_create(creation)
-        except (DiskError, LogError) as error:
-            self.stop_for(error)
-            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _free(self, tp: TopicPartition) -> None:
-        """Let a partition go at once, and its bytes when a thread has time."""
-        remove = self._guarded(partial(self.store.delete, tp))
-
-        def run() -> None:
-            try:
-                remove()
-            except DiskError as error:
-                logger.warning("the bytes of the deleted %s are not freed until the next start: %s", tp, error)
-
-        self._in_thread(run)
-
-    def _publish(self, topic: Topic) -> None:
+    def publish(self, topic: Topic) -> None:
+        """A topic is as it should be: let everybody see it."""
         self.topics[topic.name] = topic
         self._by_id[topic.id] = topic
-        self._by_metric_name[topic.name.replace(".", "_")] = topic.name
         self.metadata_version += 1
 
-    async def _record(self, type_: str, body: Mapping[str, object]) -> None:
-        try:
-            await self._in_thread(partial(self._journal.append, type_, body))
-        except DiskError as error:
-            self.stop_for(error)
-            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+    def withdraw(self, topic: Topic) -> None:
+        """A topic is no more."""
+        self.topics.pop(topic.name, None)
+        self._by_id.pop(topic.id, None)
+        self.metadata_version += 1
 
-    def _guarded(self, action: Callable[[], _Result]) -> _Result:
+    def reconfigure(self, topic: Topic) -> None:
+        """Let a topic's logs follow its settings."""
+        config = self.config_of(topic)
+        for partition in topic.partitions.values():
+            partition.configure(config)
+            if partition.log.safe_offset < partition.log.next_offset:
+                self.flusher.request(partition.log)
+
+    def config_of(self, topic: Topic) -> LogConfig:
+        """What the logs of a topic read; its number of replicas in sync is noted with it."""
+        replicas = self.settings.with_overrides(topic.overrides).values["min.insync.replicas"]
+        topic.min_insync_replicas = replicas if isinstance(replicas, int) else 1
+        return self.settings.log_config(topic.overrides)
+
+    def guarded(self, action: Callable[[], _Result]) -> _Result:
+        """Do something that only a failing disk can prevent."""
         try:
             return action()
         except (DiskError, LogError) as error:
             self.stop_for(error)
             raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _in_thread(self, action: Callable[[], _Result]) -> asyncio.Future[_Result]:
-        return asyncio.get_running_loop().run_in_executor(None, action)
-
     async def close(self) -> None:
         """Flush what is under way; the store is closed by whoever opened it."""
+        await self.hosting.close()
         await self.flusher.close()

@@ -22,3 +22,4 @@ class BrokerConfig:
     log_cleaner_backoff_ms: int
     offsets_topic_num_partitions: int
     offsets_topic_segment_bytes: int
+    offsets_topic_replication_factor: int  # 0: as the controller thinks best

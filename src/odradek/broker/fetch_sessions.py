@@ -28,6 +28,7 @@ class Wanted(NamedTuple):
     max_bytes: int
     leader_epoch: int
     log_start: int
+    last_epoch: int = -1  # of the last record that a follower has
 
 
 @dataclass(slots=True)

@@ -22,6 +22,9 @@ from odradek.records.parse import parse_batch
 from odradek.records.record import NewRecord, Record
 from odradek.wire.errors import ErrorCode, PeerError
 
+_REPLICAS = 3  # where no number is set and there are as many voters
+_REPLICAS_SECONDS_MAX = 5.0  # for the replicas in sync to have a record
+
 
 class OffsetsTopic:
     """The coordinator's journal on the broker's own log."""
@@ -37,6 +40,14 @@ class OffsetsTopic:
         topic = self._broker.topics.get(OFFSETS_TOPIC)
         return topic.partition_count if topic is not None else self._broker.config.offsets_topic_num_partitions
 
+    def leads(self, partition: int) -> bool:
+        """Whether this broker looks after a partition's groups; before the topic is made, if it is the only one."""
+        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+            return self._broker.stands_alone
+        topic = self._broker.topics.get(OFFSETS_TOPIC)
+        replica = None if topic is None else topic.partitions.get(partition)
+        return replica is not None and replica.is_leader and not self._broker.is_fenced
+
     def append(self, partition: int, records: Sequence[NewRecord]) -> asyncio.Future[None]:
         """Write records, in the order of calls; the future is done when they are safe."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,13 +60,8 @@ class OffsetsTopic:
         return future
 
     async def _make(self) -> None:
-        config = self._broker.config
-        overrides = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
         try:
-            if OFFSETS_TOPIC not in self._broker.topics:
-                await self._broker.create_topic(
-                    OFFSETS_TOPIC, config.offsets_topic_num_partitions, overrides, internal=True
-                )
+            await make_offsets_topic(self._broker)
             while self._waiting:
                 self._write(*self._waiting.popleft())
         except PeerError as error:
@@ -68,6 +74,7 @@ class OffsetsTopic:
     def _write(self, index: int, records: Sequence[NewRecord], future: asyncio.Future[None]) -> None:
         try:
             partition = self._broker.partition(OFFSETS_TOPIC, index)
+            partition.check_in_sync()
             end = partition.append(build_batch(records)).last_offset + 1
         except (LogError, RecordError) as error:
             self._broker.heed(error)
@@ -77,11 +84,14 @@ class OffsetsTopic:
             future.set_exception(error)
             return
         self._broker.written.add(partition.log)
-        if partition.high_watermark >= end:
+        if partition.log.safe_offset >= end:
             partition.advanced()
+        if partition.high_watermark >= end:
             future.set_result(None)
         else:
-            self._broker.flushed(partition, end).add_done_callback(partial(_pass_on, future))
+            self._broker.committed(partition, end).add_done_callback(partial(_pass_on, future))
+            if partition.progress is not None:
+                asyncio.get_running_loop().call_later(_REPLICAS_SECONDS_MAX, _give_up, future)
 
     def read(self, index: int) -> Iterator[Record]:
         """All records of one partition, from its start; PeerError where it is damaged."""
@@ -109,8 +119,35 @@ def _pass_on(future: asyncio.Future[None], flushed: asyncio.Future[None]) -> Non
         return
     if error is None:
         future.set_result(None)
+    elif isinstance(error, PeerError):
+        future.set_exception(error)
     else:
         future.set_exception(PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+
+
+def _give_up(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(PeerError(ErrorCode.REQUEST_TIMED_OUT, "too few replicas have the group's records"))
+
+
+async def make_offsets_topic(broker: Broker) -> None:
+    """Make the topic if there is none; fine if somebody else is quicker."""
+    config = broker.config
+    overrides = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+    if OFFSETS_TOPIC in broker.topics:
+        return
+    try:
+        await broker.create_topic(
+            OFFSETS_TOPIC,
+            config.offsets_topic_num_partitions,
+            overrides,
+            replication_factor=config.offsets_topic_replication_factor
+            or min(_REPLICAS, len(broker.metadata.quorum.voters)),
+            internal=True,
+        )
+    except PeerError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 class KnownTopics:
@@ -126,14 +163,13 @@ class KnownTopics:
 
     def partition_counts(self) -> Mapping[str, int]:
         """How many partitions each topic has."""
-        return {name: topic.partition_count for name, topic in self._broker.topics.items()}
+        return {name: topic.partition_count for name, topic in self._broker.metadata.image.topics.items()}
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of a topic."""
-        topic = self._broker.topics.get(name)
+        topic = self._broker.metadata.image.topics.get(name)
         return None if topic is None else topic.id
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The topic with this id."""
-        topic = self._broker.topic_by_id(topic_id)
-        return None if topic is None else topic.name
+        return self._broker.metadata.image.names.get(topic_id)

@@ -1,42 +1,135 @@
-"""A topic and its partitions as the doors see them: names, ids, epochs, and how far each partition can be read."""
+"""A topic and the replicas of its partitions that this broker holds: who leads, and how far each can be read."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 
+from odradek.controller.image import PartitionImage
+from odradek.disk.interface import Buffer
 from odradek.log.config import LogConfig
 from odradek.log.log import PartitionLog
 from odradek.log.outcomes import Appended
 from odradek.model import Offset, TopicPartition
+from odradek.replication.progress import Progress
+from odradek.wire.errors import ErrorCode, PeerError
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+NOBODY = -1
 
 
 class Partition:
-    """One partition that this broker leads."""
+    """One replica that is here, as the leader's or as a follower's."""
 
-    __slots__ = ("_shown", "_wakers", "appended_bytes", "index", "leader_epoch", "log", "topic", "tp")
+    __slots__ = (
+        "_append_wakers",
+        "_everywhere",
+        "_node_id",
+        "_waiting",
+        "_wakers",
+        "appended_bytes",
+        "epoch_start",
+        "high_watermark",
+        "index",
+        "is_leader",
+        "log",
+        "progress",
+        "role",
+        "topic",
+        "tp",
+    )  # fmt: skip
 
-    def __init__(self, topic: Topic, index: int, log: PartitionLog, leader_epoch: int) -> None:
+    def __init__(self, topic: Topic, index: int, log: PartitionLog, node_id: int) -> None:
         self.topic = topic
         self.index = index
         self.tp = TopicPartition(topic.name, index)
         self.log = log
-        self.leader_epoch = leader_epoch
+        self.role = PartitionImage(replicas=(), isr=(), leader=NOBODY, leader_epoch=-1, partition_epoch=-1)
+        self.is_leader = False
+        self.high_watermark: Offset = log.log_start  # records below this can be read: all replicas in sync have them
+        self.epoch_start: Offset = 0  # where the log ended when this broker began to lead
+        self.progress: Progress | None = None  # of the followers; None where there are none, or somebody else leads
         self.appended_bytes = 0  # since the start; a fetch that waits counts by it, without reading
-        self._shown: Offset = 0  # up to here records were shown under an earlier setting: they stay visible
+        self._node_id = node_id
         self._wakers: set[Callable[[], None]] = set()
+        self._append_wakers: set[Callable[[], None]] = set()
+        self._waiting: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+        self._everywhere: deque[tuple[Offset, asyncio.Future[None]]] = deque()
+
+    # Who leads.
 
     @property
-    def high_watermark(self) -> Offset:
-        """Records below this can be read: they are as safe as the topic's `flush` setting asks."""
-        return max(self.log.safe_offset, self._shown)
+    def leader_epoch(self) -> int:
+        """The leader's term."""
+        return self.role.leader_epoch
+
+    @property
+    def topic_id(self) -> bytes:
+        """The id of its topic."""
+        return self.topic.id
+
+    @property
+    def is_adding(self) -> bool:
+        """Whether this replica is here because the partition is being moved."""
+        return self._node_id in self.role.adding
+
+    def take_role(self, role: PartitionImage, now_ms: int) -> None:
+        """Follow the metadata: lead, follow, or wait for a leader. Whoever waits hears of a term that is over."""
+        if role == self.role:
+            return
+        same_term = role.leader_epoch == self.role.leader_epoch and role.leader == self.role.leader
+        self.role = role
+        if not same_term:
+            self.is_leader = False
+            self._end_term()
+            if role.leader == self._node_id:
+                self._begin_term(now_ms)
+            else:
+                self.log.epochs.truncate_end(self.log.next_offset)
+        elif self.progress is not None:
+            self.progress.update(role.replicas, role.isr, role.partition_epoch)
+        elif self.is_leader and len(role.replicas) > 1:
+            self._watch_followers(now_ms)
+        self.advanced()
+
+    def _begin_term(self, now_ms: int) -> None:
+        self.epoch_start = self.log.next_offset
+        self.is_leader = True
+        if len(self.role.replicas) > 1:
+            self._watch_followers(now_ms)
+
+    def _watch_followers(self, now_ms: int) -> None:
+        role = self.role
+        self.progress = Progress(
+            self._node_id, role.replicas, role.isr, role.leader_epoch, role.partition_epoch, self.epoch_start, now_ms
+        )
+
+    def _end_term(self) -> None:
+        self.progress = None
+        for waiting in (self._waiting, self._everywhere):
+            while waiting:
+                _, future = waiting.popleft()
+                if not future.done():
+                    future.set_exception(self.not_led("another broker leads it now"))
+
+    def not_led(self, reason: str = "another broker leads it") -> PeerError:
+        """What somebody is told who took this broker for the leader."""
+        return PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self._node_id} does not lead {self.tp}: {reason}")
+
+    def let_go(self) -> None:
+        """The replica is taken away: wake everybody, nothing more will come."""
+        self.is_leader = False
+        self._end_term()
+        self.advanced()
+
+    # How far it can be read.
 
     def configure(self, config: LogConfig) -> None:
-        """Follow a change of the topic's settings; with another `flush` what was shown is not hidden again."""
-        self._shown = self.high_watermark
+        """Follow a change of the topic's settings; with another `flush`, more may count as safe."""
         self.log.configure(config)
+        self.advanced()
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -49,27 +142,135 @@ class Partition:
         """The first offset that can be read."""
         return self.log.log_start
 
+    @property
+    def log_end(self) -> Offset:
+        """Where the next record goes."""
+        return self.log.next_offset
+
+    def isr_changed(self) -> None:
+        """Others count as in sync now, or are waited for no longer."""
+        self.advanced()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a new leader knows how far its log can be read (KIP-207)."""
+        return self.high_watermark >= self.epoch_start
+
     def append(self, data: memoryview | bytearray) -> Appended:
         """Write a producer's batches; they can be read when the high watermark has passed them."""
-        appended = self.log.append(data, self.leader_epoch)
+        appended = self.log.append(data, self.role.leader_epoch)
         self.appended_bytes += len(data)
+        if self._append_wakers:
+            for waker in tuple(self._append_wakers):
+                waker()
         return appended
 
-    # Waiting for the high watermark.
+    def check_in_sync(self) -> None:
+        """Refuse what asks for acks=all while fewer replicas than min.insync.replicas are in sync."""
+        needed, present = self.topic.min_insync_replicas, len(self.role.isr)
+        if needed > present:
+            raise PeerError(ErrorCode.NOT_ENOUGH_REPLICAS, f"min.insync.replicas is {needed}; in sync is {present}")
+
+    def advanced(self) -> None:
+        """See how far the records are safe now, and tell those who wait; also that the partition is gone."""
+        if self.is_leader:
+            progress, own_end = self.progress, self.log.safe_offset
+            end = (
+                own_end
+                if progress is None
+                else progress.high_watermark(self.high_watermark, own_end, self.topic.min_insync_replicas)
+            )
+            self.high_watermark = max(self.high_watermark, end)
+            waiting = self._waiting
+            while waiting and waiting[0][0] <= self.high_watermark:
+                _settle(waiting.popleft()[1])
+            if self._everywhere:
+                self._settle_everywhere()
+        if self._wakers:
+            for waker in tuple(self._wakers):
+                waker()
+
+    # Waiting.
+
+    def acknowledged(self, offset: Offset) -> asyncio.Future[None]:
+        """Done when every replica in sync has all below `offset`; fails with PeerError when the term ends before."""
+        return self._when(self._waiting, offset, offset <= self.high_watermark)
+
+    def everywhere(self, offset: Offset) -> asyncio.Future[None]:
+        """Done when every replica has all below `offset`, in sync or not: what SSKafka means by `all`."""
+        return self._when(self._everywhere, offset, self._everywhere_end() >= offset)
+
+    def _when(
+        self, waiting: deque[tuple[Offset, asyncio.Future[None]]], offset: Offset, is_so: bool
+    ) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self.is_leader:
+            future.set_exception(self.not_led())
+        elif is_so:
+            future.set_result(None)
+        else:
+            waiting.append((offset, future))
+        return future
+
+    def hear(self, replica: int, end: Offset) -> None:
+        """Take a replica's acknowledgement by SSKafka's door, for those who wait there."""
+        if self.progress is not None:
+            self.progress.acknowledged(replica, end)
+            self._settle_everywhere()
+
+    def _everywhere_end(self) -> Offset:
+        own_end = self.log.safe_offset
+        return own_end if self.progress is None else min(own_end, self.progress.everywhere())
+
+    def _settle_everywhere(self) -> None:
+        end = self._everywhere_end()
+        while self._everywhere and self._everywhere[0][0] <= end:
+            _settle(self._everywhere.popleft()[1])
 
     def wake_on_advance(self, waker: Callable[[], None]) -> None:
-        """Call `waker` at every move of the high watermark or the log start, until `forget`."""
+        """Call `waker` at every move of the high watermark, the log start or the leader, until `forget`."""
         self._wakers.add(waker)
+
+    def wake_on_append(self, waker: Callable[[], None]) -> None:
+        """Call `waker` also when records come that nobody else has yet: a follower wants these."""
+        self._wakers.add(waker)
+        self._append_wakers.add(waker)
 
     def forget(self, waker: Callable[[], None]) -> None:
         """Do not call it any more."""
         self._wakers.discard(waker)
+        self._append_wakers.discard(waker)
 
-    def advanced(self) -> None:
-        """Tell those who wait that there is more to read, or that the partition is gone."""
-        if self._wakers:
-            for waker in tuple(self._wakers):
-                waker()
+    # As a follower.
+
+    def replicated(self, data: Buffer, high_watermark: Offset, log_start: Offset) -> None:
+        """Write batches as the leader sent them, and hear how far they can be read there."""
+        if len(data):
+            self.log.append_replicated(data)
+            self.appended_bytes += len(data)
+        self.advanced_to(high_watermark)
+
+    def advanced_to(self, high_watermark: Offset) -> None:
+        """Let readers have what the leader lets its readers have, as far as it is here."""
+        end = min(high_watermark, self.log.next_offset)
+        if end > self.high_watermark:
+            self.high_watermark = end
+            self.advanced()
+
+    def cut(self, offset: Offset) -> None:
+        """Remove what the leader does not have, durably."""
+        self.log.truncate(offset)
+        self.high_watermark = min(self.high_watermark, self.log.next_offset)
+
+    def restart_at(self, offset: Offset) -> None:
+        """Throw all away and go on at the leader's first offset, durably."""
+        self.log.start_over(offset)
+        self.high_watermark = offset
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Topic:
@@ -81,7 +282,7 @@ class Topic:
         self.name = name
         self.id = topic_id
         self.overrides = overrides  # the settings that it has for itself
-        self.partitions: dict[int, Partition] = {}  # without those that are offline
-        self.partition_count = 0  # with them
+        self.partitions: dict[int, Partition] = {}  # those with a replica here, and without those that are offline
+        self.partition_count = 0  # of all
         self.is_internal = name in INTERNAL_TOPICS
         self.min_insync_replicas = 1

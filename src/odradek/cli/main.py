@@ -37,6 +37,11 @@ COMMANDS = {
         "run one broker that any Kafka client can use",
         ("odradek serve", "odradek serve --data ./data --kafka 127.0.0.1:9092"),
     ),
+    "cluster": Command(
+        "odradek.cli.cluster",
+        "run several brokers as one cluster; show it, move partitions",
+        ("odradek cluster up --brokers 3", "odradek cluster status"),
+    ),
     "topic": Command(
         "odradek.cli.topic",
         "make, show, change, trim and delete topics",
@@ -88,6 +93,11 @@ _MEANT = {
     "describe": "topic describe",
     "list": "topic list",
     "lag": "group describe",
+    "up": "cluster up",
+    "status": "cluster status",
+    "elect": "cluster elect",
+    "reassign": "cluster reassign",
+    "decommission": "cluster decommission",
     "reset": "group reset",
     "tail": "consume -f",
     "start": "serve",

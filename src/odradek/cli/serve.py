@@ -34,6 +34,9 @@ _EPILOG = """examples:
   odradek serve --kafka 127.0.0.1:0 --http off    any free port; the line 'odradek ready' names it
   odradek serve --set num.partitions=6 --set retention.ms=1d
   ODRADEK_KAFKA=127.0.0.1:9093 odradek serve      every flag is also an environment variable
+  odradek serve --broker-id 2 --http 10.0.0.2:8080 --kafka 10.0.0.2:9092 \\
+      --voters 1@10.0.0.1:8080,2@10.0.0.2:8080,3@10.0.0.3:8080
+                                                  one of three; 'odradek cluster up' starts all on one machine
 
 'odradek settings' lists everything that can be set, with its default and where its value comes from.
 """
@@ -44,9 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--data", metavar="DIR", help="the data directory (default ~/.odradek)")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="where Kafka clients connect (default 127.0.0.1:9092)")
-    parser.add_argument("--http", metavar="HOST:PORT", help="/metrics, /healthcheck (default 127.0.0.1:8080); or off")
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        help="REST, /docs, /metrics and the other brokers (default 127.0.0.1:8080); or off",
+    )
     parser.add_argument("--grpc", metavar="HOST:PORT", help="the gRPC door is not there yet: off")
     parser.add_argument("--broker-id", metavar="N", help="the number by which clients know this broker (default 1)")
+    parser.add_argument(
+        "--voters",
+        metavar="ID@HOST:PORT,...",
+        help="the brokers of the cluster that keep its metadata, by their HTTP addresses; the same at each of them",
+    )
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info (default), warning or error")
     parser.add_argument("--config", metavar="FILE", type=Path, help="read settings from a TOML file")
     parser.add_argument(
@@ -84,7 +96,7 @@ async def _serve(settings: Settings, log: _BrokerLog) -> int:
 
 def _flags(args: argparse.Namespace) -> dict[str, str]:
     """What the command line says, by the names of the flags and of the settings."""
-    own = ("data", "kafka", "http", "grpc", "broker_id", "log_level")
+    own = ("data", "kafka", "http", "grpc", "broker_id", "voters", "log_level")
     flags = {f"--{name.replace('_', '-')}": getattr(args, name) for name in own if getattr(args, name) is not None}
     for assignment in args.set:
         name, equals, value = assignment.partition("=")

@@ -51,6 +51,9 @@ def add_setting_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--data", metavar="DIR", help="the data directory; the same as --set dir=DIR")
 
 
+_NONE = "(none)"
+
+
 def settings_from(args: argparse.Namespace) -> Settings:
     """Load the settings that a command was given by `add_setting_arguments` and the environment."""
     flags = dict(_name_and_value(text) for text in args.set)
@@ -101,13 +104,13 @@ def _list(chosen: Sequence[Setting], settings: Settings) -> None:
     written = _with_meaning if is_terminal() else Setting.text
     table(
         ("setting", "value", "from"),
-        [(setting.name, written(setting, settings[setting.name]), settings.source(setting.name)) for setting in chosen],
+        [(each.name, written(each, settings[each.name]) or _NONE, settings.source(each.name)) for each in chosen],
     )
 
 
 def _with_meaning(setting: Setting, value: Value) -> str:
     meaning = setting.meaning(value)
-    return f"{setting.text(value)} ({meaning})" if meaning else setting.text(value)
+    return f"{setting.text(value)} ({meaning})" if meaning else setting.text(value) or _NONE
 
 
 def _explained(setting: Setting, settings: Settings) -> str:

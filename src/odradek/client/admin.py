@@ -1,4 +1,5 @@
-"""Topics, partitions, settings and offsets of a cluster, for people and scripts. Groups are in admin_groups.
+"""Topics, partitions, settings and offsets of a cluster, for people and scripts. Brokers are in admin_cluster,
+groups in admin_groups.
 
 Each call retries what passes by itself, up to the client's timeout, and waits until a change can be seen, so that the
 next step of a script works. What a broker refuses is a RequestError in the broker's own words.
@@ -6,13 +7,13 @@ next step of a script works. What a broker refuses is a RequestError in the brok
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from odradek.client.admin_groups import AdminGroups
+from odradek.client.admin_cluster import AdminCluster
 from odradek.client.admin_types import ClusterDescription, ConfigEntry, ConfigSource, ResourceKind
 from odradek.client.cluster import TopicInfo
-from odradek.client.errors import ClientError, RequestError, UnknownTopicError, check
+from odradek.client.errors import RequestError, UnknownTopicError, check
 from odradek.client.offsets import OffsetInfo, look_up
 from odradek.client.retry import retry
 from odradek.client.start import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -35,7 +36,7 @@ SPECS = {"start": EARLIEST, "end": LATEST, "max-timestamp": MAX_TIMESTAMP}
 Answer = TypeVar("Answer", bound=Message)
 
 
-class Admin(AdminGroups):
+class Admin(AdminCluster):
     """The administration of a cluster, `client.admin`."""
 
     async def cluster(self) -> ClusterDescription:
@@ -157,23 +158,6 @@ class Admin(AdminGroups):
             return info
 
         return await retry(attempt, what=f"waiting for topic {name}", timeout_ms=self._cluster.timeouts.total_ms)
-
-    async def _controlled(
-        self, request: Message, answer: type[Answer], what: str, codes: Callable[[Answer], Iterable[int]]
-    ) -> Answer:
-        """Ask the controller; when it has moved, ask who it is and try again."""
-
-        async def attempt() -> Answer:
-            try:
-                response = await self._cluster.ask_controller(request, answer)
-                if ErrorCode.NOT_CONTROLLER in codes(response):
-                    raise RequestError(ErrorCode.NOT_CONTROLLER, what)
-                return response
-            except ClientError:
-                await self._cluster.refresh()
-                raise
-
-        return await retry(attempt, what=what, timeout_ms=self._cluster.timeouts.total_ms)
 
     # Records and offsets.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from odradek.client.address import Address
 from odradek.client.cluster import Node
 from odradek.model import TopicPartition
 
@@ -58,6 +59,44 @@ class ClusterDescription:
     cluster_id: str | None
     controller_id: int
     nodes: list[Node]
+
+
+class BrokerInfo(NamedTuple):
+    """A broker that is registered with the cluster."""
+
+    node_id: int
+    address: Address
+    rack: str | None
+    is_fenced: bool  # it is not counted on: stopped, cut off, or not ready yet
+
+
+class QuorumReplica(NamedTuple):
+    """How far a voter or an observer has come in the metadata log; -1 where the broker that was asked does not know."""
+
+    node_id: int
+    end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The quorum of the metadata log, as one broker sees it."""
+
+    leader_id: int  # -1: there is none
+    epoch: int
+    high_watermark: int
+    voters: list[QuorumReplica]
+    observers: list[QuorumReplica]
+    addresses: dict[int, Address]  # of voters; empty before Kafka 3.9
+
+
+class Move(NamedTuple):
+    """A partition whose replicas are changing."""
+
+    replicas: tuple[int, ...]  # with those that come and those that go
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

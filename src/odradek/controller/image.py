@@ -1,22 +1,34 @@
 """The cluster's metadata as one value, made from records and from nothing else.
 
 Pure: the same records give the same image on every broker. Names of the record types `create-topic` and
-`delete-topic`, with `topic_name` in their body, are SSKafka's; the others are ours.
+`delete-topic`, with `topic_name` in their body, are SSKafka's; the others are ours. Partitions and brokers are
+values that are replaced, never changed, so that a copy of an image is cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 CREATE_TOPIC = "create-topic"
 DELETE_TOPIC = "delete-topic"
 ADD_PARTITIONS = "add-partitions"
+PARTITION_CHANGE = "partition-change"
 SET_TOPIC_CONFIGS = "set-topic-configs"
 SET_BROKER_CONFIGS = "set-broker-configs"
 PRODUCER_IDS = "producer-ids"
 CLUSTER = "cluster"
+REGISTER_BROKER = "register-broker"
+FENCE_BROKER = "fence-broker"
+UNFENCE_BROKER = "unfence-broker"
+BROKER_SHUTDOWN = "broker-shutdown"
+UNREGISTER_BROKER = "unregister-broker"
+LEADER_CHANGE = "leader-change"  # the quorum's own, at the start of a leader's term; says nothing about the cluster
+
+NO_LEADER = -1
+
+Address: TypeAlias = tuple[str, int]
 
 
 class MetadataError(Exception):
@@ -30,14 +42,54 @@ class MetadataRecord(NamedTuple):
     body: Mapping[str, Any]
 
 
+class PartitionImage(NamedTuple):
+    """One partition: who holds it and who leads it."""
+
+    replicas: tuple[int, ...] = ()  # the first is the preferred leader; none: made by a broker that stood alone
+    isr: tuple[int, ...] = ()  # part of `replicas`; never empty when they are not
+    leader: int = NO_LEADER  # one of `isr`, or NO_LEADER
+    leader_epoch: int = 0  # rises with each change of the leader
+    partition_epoch: int = 0  # rises with every change
+    adding: tuple[int, ...] = ()  # of `replicas`: those that a reassignment brings in
+    removing: tuple[int, ...] = ()  # of `replicas`: those that leave when the reassignment is done
+
+
 @dataclass(slots=True)
 class TopicImage:
     """One topic."""
 
     name: str
     id: bytes  # 16 bytes, never used again
-    partition_count: int
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)  # only what the topic sets for itself
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.partitions)
+
+    def copy(self) -> TopicImage:
+        """The same topic, to be changed apart from this one."""
+        return TopicImage(self.name, self.id, dict(self.partitions), dict(self.configs))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One broker that has registered."""
+
+    id: int
+    epoch: int  # the offset of its registration: a later start of the same broker has a higher one
+    incarnation: str  # drawn anew at each start of the process
+    kafka: Address | None = None
+    http: Address | None = None
+    rack: str | None = None
+    fenced: bool = True  # it may lead nothing, and no client is sent to it
+    shutting_down: bool = False  # it is on its way out, and gets nothing new to lead
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may be given something to lead or to hold."""
+        return not self.fenced and not self.shutting_down
 
 
 @dataclass(slots=True)
@@ -47,35 +99,279 @@ class ClusterImage:
     cluster_id: str = ""
     topics: dict[str, TopicImage] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)  # names that had a topic once and have none now
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
     broker_configs: dict[str, str] = field(default_factory=dict)
     next_producer_id: int = 0
+    names: dict[bytes, str] = field(default_factory=dict, repr=False)  # topic names by id
+    metric_names: dict[str, str] = field(default_factory=dict, repr=False)  # by what '.' and '_' make the same
 
-    def apply(self, record: MetadataRecord) -> None:
-        """Take one change; KeyError, TypeError or ValueError if it is not one."""
-        body = record.body
-        match record.type:
-            case "create-topic":
-                name = str(body["topic_name"])
-                topic = TopicImage(
-                    name, bytes.fromhex(body["topic_id"]), int(body["partitions"]), _texts(body["configs"])
-                )
-                self.topics[name] = topic
-                self.deleted.discard(name)
-            case "delete-topic":
-                del self.topics[body["topic_name"]]
-                self.deleted.add(body["topic_name"])
-            case "add-partitions":
-                self.topics[body["topic_name"]].partition_count = int(body["partitions"])
-            case "set-topic-configs":
-                self.topics[body["topic_name"]].configs = _texts(body["configs"])
-            case "set-broker-configs":
-                self.broker_configs = _texts(body["configs"])
-            case "producer-ids":
-                self.next_producer_id = int(body["next"])
-            case "cluster":
-                self.cluster_id = str(body["cluster_id"])
-            case _:
-                raise ValueError(f"there is no record type {record.type!r}")
+    def apply(self, record: MetadataRecord, offset: int = 0) -> None:
+        """Take the change that stands at `offset`; KeyError, TypeError or ValueError if it is not one."""
+        apply = _APPLY.get(record.type)
+        if apply is None:
+            raise ValueError(f"there is no record type {record.type!r}")
+        apply(self, record.body, offset)
+
+    def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
+        """The topic with this id."""
+        name = self.names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """One partition of the topic of this name."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+    def all_partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        """Every partition with its topic and number."""
+        for topic in self.topics.values():
+            for index, partition in topic.partitions.items():
+                yield topic, index, partition
+
+    def copy(self) -> ClusterImage:
+        """The same image, to be changed apart from this one."""
+        return ClusterImage(
+            self.cluster_id,
+            {name: topic.copy() for name, topic in self.topics.items()},
+            set(self.deleted),
+            dict(self.brokers),
+            dict(self.broker_configs),
+            self.next_producer_id,
+            dict(self.names),
+            dict(self.metric_names),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON can hold it, for a snapshot; the same image gives the same text."""
+        return {
+            "cluster_id": self.cluster_id,
+            "topics": [_topic_json(self.topics[name]) for name in sorted(self.topics)],
+            "deleted": sorted(self.deleted),
+            "brokers": [_broker_json(self.brokers[broker_id]) for broker_id in sorted(self.brokers)],
+            "broker_configs": dict(sorted(self.broker_configs.items())),
+            "next_producer_id": self.next_producer_id,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ClusterImage:
+        """The image that `to_json` showed; KeyError, TypeError or ValueError if it is none."""
+        image = cls(
+            cluster_id=str(content["cluster_id"]),
+            deleted={str(name) for name in content["deleted"]},
+            broker_configs=_texts(content["broker_configs"]),
+            next_producer_id=int(content["next_producer_id"]),
+        )
+        for body in content["topics"]:
+            _publish(image, _topic(body))
+        for body in content["brokers"]:
+            broker = _broker(body, int(body["broker_epoch"]))
+            fenced, shutting_down = bool(body["fenced"]), bool(body["shutting_down"])
+            image.brokers[broker.id] = replace(broker, fenced=fenced, shutting_down=shutting_down)
+        return image
+
+
+def metric_name(topic: str) -> str:
+    """What a topic is called where '.' and '_' are the same; no two topics may share it."""
+    return topic.replace(".", "_")
+
+
+def partition_body(topic: str, index: int, partition: PartitionImage) -> dict[str, Any]:
+    """How a partition stands in `create-topic`, in `add-partitions` and in a snapshot."""
+    body: dict[str, Any] = {
+        "id": f"{topic}-{index + 1}",  # SSKafka counts from 1
+        "partition": index,
+        "replica_brokers": [str(replica) for replica in partition.replicas],
+        "isr": list(partition.isr),
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+    }
+    if partition.partition_epoch:
+        body["partition_epoch"] = partition.partition_epoch
+    if partition.adding or partition.removing:
+        body["adding"], body["removing"] = list(partition.adding), list(partition.removing)
+    return body
+
+
+# What each record does.
+
+
+def _create_topic(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic = _topic(body)
+    if topic.name in image.topics:
+        raise ValueError(f"topic {topic.name!r} exists already")
+    _publish(image, topic)
+    image.deleted.discard(topic.name)
+
+
+def _delete_topic(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic = image.topics.pop(body["topic_name"])
+    del image.names[topic.id], image.metric_names[metric_name(topic.name)]
+    image.deleted.add(topic.name)
+
+
+def _add_partitions(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic = image.topics[body["topic_name"]]
+    topic.partitions.update(_partitions(body["partitions"], topic.partition_count))
+
+
+def _partition_change(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic = image.topics[image.names[bytes.fromhex(body["topic_id"])]]
+    index = int(body["partition"])
+    changes: dict[str, Any] = {name: _ids(body[name]) for name in _ID_LISTS if name in body}
+    changes |= {name: int(body[name]) for name in _NUMBERS if name in body}
+    topic.partitions[index] = topic.partitions[index]._replace(**changes)
+
+
+def _set_topic_configs(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    image.topics[body["topic_name"]].configs = _texts(body["configs"])
+
+
+def _set_broker_configs(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    image.broker_configs = _texts(body["configs"])
+
+
+def _producer_ids(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    image.next_producer_id = int(body["next"])
+
+
+def _cluster(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    image.cluster_id = str(body["cluster_id"])
+
+
+def _register_broker(image: ClusterImage, body: Mapping[str, Any], offset: int) -> None:
+    broker = _broker(body, offset)
+    image.brokers[broker.id] = broker
+
+
+def _fence_broker(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    broker = _registered(image, body)
+    image.brokers[broker.id] = replace(broker, fenced=True)
+
+
+def _unfence_broker(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    broker = _registered(image, body)
+    image.brokers[broker.id] = replace(broker, fenced=False)
+
+
+def _broker_shutdown(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    broker = _registered(image, body)
+    image.brokers[broker.id] = replace(broker, shutting_down=True)
+
+
+def _unregister_broker(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    del image.brokers[_registered(image, body).id]
+
+
+def _leader_change(_image: ClusterImage, _body: Mapping[str, Any], _offset: int) -> None:
+    """The quorum's affair."""
+
+
+_APPLY: Mapping[str, Callable[[ClusterImage, Mapping[str, Any], int], None]] = {
+    CREATE_TOPIC: _create_topic,
+    DELETE_TOPIC: _delete_topic,
+    ADD_PARTITIONS: _add_partitions,
+    PARTITION_CHANGE: _partition_change,
+    SET_TOPIC_CONFIGS: _set_topic_configs,
+    SET_BROKER_CONFIGS: _set_broker_configs,
+    PRODUCER_IDS: _producer_ids,
+    CLUSTER: _cluster,
+    REGISTER_BROKER: _register_broker,
+    FENCE_BROKER: _fence_broker,
+    UNFENCE_BROKER: _unfence_broker,
+    BROKER_SHUTDOWN: _broker_shutdown,
+    UNREGISTER_BROKER: _unregister_broker,
+    LEADER_CHANGE: _leader_change,
+}
+
+_ID_LISTS = ("replicas", "isr", "adding", "removing")
+_NUMBERS = ("leader", "leader_epoch", "partition_epoch")
+
+
+# Reading bodies.
+
+
+def _publish(image: ClusterImage, topic: TopicImage) -> None:
+    image.topics[topic.name] = topic
+    image.names[topic.id] = topic.name
+    image.metric_names[metric_name(topic.name)] = topic.name
+
+
+def _registered(image: ClusterImage, body: Mapping[str, Any]) -> BrokerImage:
+    broker = image.brokers[int(body["broker_id"])]
+    if broker.epoch != int(body["broker_epoch"]):
+        raise ValueError(f"broker {broker.id} has epoch {broker.epoch}, not {body['broker_epoch']}")
+    return broker
+
+
+def _topic(body: Mapping[str, Any]) -> TopicImage:
+    name, topic_id = str(body["topic_name"]), bytes.fromhex(body["topic_id"])
+    return TopicImage(name, topic_id, _partitions(body["partitions"], 0), _texts(body["configs"]))
+
+
+def _topic_json(topic: TopicImage) -> dict[str, Any]:
+    return {
+        "topic_name": topic.name,
+        "topic_id": topic.id.hex(),
+        "configs": dict(sorted(topic.configs.items())),
+        "partitions": [
+            partition_body(topic.name, index, topic.partitions[index]) for index in sorted(topic.partitions)
+        ],
+    }
+
+
+def _partitions(content: Any, present: int) -> dict[int, PartitionImage]:
+    """Read a list of partitions, or how many there are in all, as a broker that stood alone wrote it."""
+    if isinstance(content, int):
+        return {index: PartitionImage() for index in range(present, content)}
+    return {int(body["partition"]): _partition(body) for body in content}
+
+
+def _partition(body: Mapping[str, Any]) -> PartitionImage:
+    return PartitionImage(
+        _ids(body["replica_brokers"]),
+        _ids(body["isr"]),
+        int(body["leader"]),
+        int(body["leader_epoch"]),
+        int(body.get("partition_epoch", 0)),
+        _ids(body.get("adding", ())),
+        _ids(body.get("removing", ())),
+    )
+
+
+def _broker(body: Mapping[str, Any], epoch: int) -> BrokerImage:
+    rack = body["rack"]
+    return BrokerImage(
+        int(body["broker_id"]),
+        epoch,
+        str(body["incarnation"]),
+        _address(body["kafka"]),
+        _address(body["http"]),
+        None if rack is None else str(rack),
+    )
+
+
+def _broker_json(broker: BrokerImage) -> dict[str, Any]:
+    return {
+        "broker_id": broker.id,
+        "broker_epoch": broker.epoch,
+        "incarnation": broker.incarnation,
+        "kafka": None if broker.kafka is None else list(broker.kafka),
+        "http": None if broker.http is None else list(broker.http),
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "shutting_down": broker.shutting_down,
+    }
+
+
+def _address(content: Any) -> Address | None:
+    if content is None:
+        return None
+    host, port = content
+    return str(host), int(port)
+
+
+def _ids(content: Any) -> tuple[int, ...]:
+    return tuple(int(broker_id) for broker_id in content)
 
 
 def _texts(configs: Mapping[str, Any]) -> dict[str, str]:

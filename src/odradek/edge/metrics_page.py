@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 from odradek.broker.broker import Broker
-from odradek.edge.http import Page
+from odradek.edge.routing import Page
 from odradek.groups.coordinator import Coordinator
 from odradek.metrics import DoorStats, Histogram
 from odradek.model import SINK_GROUPS
@@ -18,7 +18,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 def metrics_page(broker: Broker, groups: Coordinator, door: DoorStats) -> Page:
     """All counters as they are now."""
-    lines = [*_door(door), *_flushes(broker), *_partitions(broker), *_groups(broker, groups)]
+    lines = [*_door(door), *_flushes(broker), *_partitions(broker), *_cluster(broker), *_groups(broker, groups)]
     return Page(("\n".join(lines) + "\n").encode(), _CONTENT_TYPE)
 
 
@@ -117,6 +117,22 @@ def _partitions(broker: Broker) -> Iterator[str]:
             yield f"odradek_partition_{name}{_labels(topic=partition.topic.name, partition=partition.index)} {value}"
 
 
+def _cluster(broker: Broker) -> Iterator[str]:
+    quorum, partitions = broker.metadata.quorum, [p for t in broker.topics.values() for p in t.partitions.values()]
+    led = [partition for partition in partitions if partition.is_leader]
+    lacking = sum(len(partition.role.isr) < len(partition.role.replicas) for partition in led)
+    for name, text, value in (
+        ("partitions_led", "Partitions that this broker leads.", len(led)),
+        ("partitions_under_replicated", "Of these, the ones with a replica that is not in sync.", lacking),
+        ("fenced", "1 if this broker has not been heard of by the controller for too long.", int(broker.is_fenced)),
+        ("controller_active", "1 if this broker is the active controller.", int(broker.metadata.is_active)),
+        ("quorum_leader", "The leader of the metadata; -1 if none is known.", quorum.leader_id),
+        ("quorum_epoch", "Its term.", quorum.epoch),
+        ("quorum_high_watermark", "The offset behind the last change that a majority has.", quorum.high_watermark),
+    ):
+        yield from _single(f"odradek_{name}", "gauge", text, value)
+
+
 def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
     yield from _single("odradek_groups", "gauge", "Consumer groups.", len(groups.groups))
     committed = list(_committed(broker, groups))
@@ -131,7 +147,7 @@ def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
 
 def _committed(broker: Broker, groups: Coordinator) -> Iterator[tuple[str, int, int]]:
     """What groups have committed in partitions that exist: labels, offset, lag."""
-    for group_id in groups.offsets.group_ids():
+    for group_id in groups.groups:
         if group_id.startswith(SINK_GROUPS):
             continue  # these note where a write began; nobody reads on from there
         offsets = groups.offsets.of(group_id)

@@ -83,7 +83,10 @@ class Group(Protocol):
 
 
 class Topics(Protocol):
-    """What the machines know of topics."""
+    """What the machines know of topics: all of the cluster's, as soon as the metadata tells of them.
+
+    Offsets of a topic that is not there when they are loaded are taken for those of a deleted one, and deleted.
+    """
 
     @property
     def version(self) -> int:

@@ -1,7 +1,7 @@
-"""Writing to the journal: which partition a group's records go to, and what to do when they are durable.
+"""Writing to one partition of the journal: which groups it keeps, and what to do when their records are durable.
 
 Whoever waits is told by a call from the loop, in the order of writing, so that a request that is given up does not
-take its records' consequences with it.
+take its records' consequences with it. When the partition is lost to another broker, all are told so at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from struct import unpack
 from types import MappingProxyType
 
@@ -19,8 +19,6 @@ from odradek.wire.errors import ErrorCode, PeerError
 
 logger = logging.getLogger(__name__)
 
-_PARTITIONS_REMEMBERED = 10_000
-
 _TOLD: Mapping[ErrorCode, ErrorCode] = MappingProxyType(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -28,6 +26,7 @@ _TOLD: Mapping[ErrorCode, ErrorCode] = MappingProxyType(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+        ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
         ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     }
 )
@@ -55,28 +54,39 @@ def partition_of(group_id: str, partition_count: int) -> int:
 
 
 class Ledger:
-    """The coordinator's pen."""
+    """The pen for one partition, in one term of its leadership."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, partition: int) -> None:
         self._journal = journal
-        self._partition_of = lru_cache(maxsize=_PARTITIONS_REMEMBERED)(partition_of)
-        self._under_way: set[asyncio.Future[None]] = set()
+        self._partition = partition
+        self.first: NewRecord | None = None  # of all that was ever written with this pen
+        self._under_way: dict[asyncio.Future[None], Callable[[ErrorCode], None]] = {}  # in the order of writing
 
     def append(self, group_id: str, records: Sequence[NewRecord], then: Callable[[ErrorCode], None]) -> None:
-        """Write records of one group; `then` is called with NONE when they are durable, or with the error."""
-        partition = self._partition_of(group_id, self._journal.partition_count)
-        future = self._journal.append(partition, records)
-        self._under_way.add(future)
-        future.add_done_callback(partial(self._on_done, group_id, then))
+        """Write records of one group; `then` is called once: with NONE when they are durable, or with the error."""
+        if self.first is None:
+            self.first = records[0]
+        future = self._journal.append(self._partition, records)
+        self._under_way[future] = then
+        future.add_done_callback(partial(self._on_done, group_id))
 
     async def drain(self) -> None:
         """Wait until all that was written is durable or lost, and everybody has been told."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
-    def _on_done(self, group_id: str, then: Callable[[ErrorCode], None], future: asyncio.Future[None]) -> None:
-        self._under_way.discard(future)
-        then(self._outcome(group_id, future))
+    def abandon(self, error: ErrorCode) -> None:
+        """Tell everybody who waits this error, now; what becomes of the records is nobody's concern any more."""
+        waiting, self._under_way = self._under_way, {}
+        for then in waiting.values():
+            then(error)
+
+    def _on_done(self, group_id: str, future: asyncio.Future[None]) -> None:
+        then = self._under_way.pop(future, None)
+        if then is not None:
+            then(self._outcome(group_id, future))
+        elif not future.cancelled():
+            future.exception()  # seen, lest the loop complain: those who waited were told when it was abandoned
 
     @staticmethod
     def _outcome(group_id: str, future: asyncio.Future[None]) -> ErrorCode:

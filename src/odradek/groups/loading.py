@@ -1,12 +1,15 @@
-"""Reading `__consumer_offsets` at start: what is left of each group when all records have been applied in order.
+"""Reading a partition of `__consumer_offsets`: what is left of each group when all records have been applied in order.
 
-A record that cannot be read is passed over with a line in the log, lest one bad record keep all groups from loading.
+Works in small steps, so that the loop need not wait for a long log. A record that cannot be read is passed over with a
+line in the broker's log, lest one bad record keep all groups from loading.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
+from odradek.clock import Clock
 from odradek.groups.classic import ClassicGroup
 from odradek.groups.config import GroupConfig
 from odradek.groups.consumer_group import ConsumerGroup
@@ -16,7 +19,7 @@ from odradek.groups.journal import Journal
 from odradek.groups.offset_keeper import OffsetKeeper
 from odradek.groups.storage import GroupEntry, OffsetEntry, StoredGroup, decode
 from odradek.records.record import Record
-from odradek.wire.errors import DecodeError, PeerError
+from odradek.wire.errors import DecodeError
 
 logger = logging.getLogger(__name__)
 
@@ -24,48 +27,47 @@ logger = logging.getLogger(__name__)
 class Loading:
     """What has been read so far."""
 
-    def __init__(self, config: GroupConfig, topics: Topics, offsets: OffsetKeeper) -> None:
+    def __init__(self, config: GroupConfig, topics: Topics, clock: Clock, offsets: OffsetKeeper) -> None:
         self._config = config
         self._topics = topics
+        self._clock = clock
         self._offsets = offsets
         self._classic: dict[str, StoredGroup] = {}
         self._consumer: dict[str, ConsumerGroup] = {}
-        self.unreadable: set[int] = set()  # partitions of the journal: what was read of their groups may be old
+        self.first: Record | None = None  # of all that was read
+        self.topics: set[str] = set()  # every topic of which an offset was ever stored
 
-    def read(self, journal: Journal) -> None:
-        """Apply every record; a group's are all in one partition. One that is damaged serves none of its groups."""
-        for partition in range(journal.partition_count):
-            try:
-                self._read_partition(journal, partition)
-            except PeerError as error:
-                self.unreadable.add(partition)
-                logger.critical("groups of partition %d of the offsets topic are not served: %s", partition, error)
-
-    def _read_partition(self, journal: Journal, partition: int) -> None:
+    def read(self, journal: Journal, partition: int) -> Iterator[None]:
+        """Apply every record, one with each step; PeerError where the partition is damaged."""
         for record in journal.read(partition):
+            self.first = self.first or record
             try:
                 self._apply(record)
             except DecodeError as error:
                 logger.warning(
                     "passed over record %d of partition %d of the offsets topic: %s", record.offset, partition, error
                 )
+            yield
 
-    def groups(self, now_ms: int) -> dict[str, Group]:
-        """The groups that exist when all has been read; one that has offsets only is a group, too."""
-        groups: dict[str, Group] = {}
-        for group_id in self._offsets.group_ids():
-            groups[group_id] = ClassicGroup(group_id, self._config, now_ms)
-        for group_id, stored in self._classic.items():
-            groups[group_id] = ClassicGroup.restored(stored, self._config, now_ms)
+    def groups(self) -> Iterator[Group]:
+        """The groups that exist when all has been read, each with its sessions begun anew."""
+        live: set[str] = set()
         for group_id, group in self._consumer.items():
-            group.resume(now_ms)
+            group.resume(self._clock.now_ms())
             if group.image.epoch > 0:  # else all that was read of it was its removal
-                groups[group_id] = group
-        return groups
+                live.add(group_id)
+                yield group
+        for group_id, stored in self._classic.items():
+            if group_id not in live:
+                yield ClassicGroup.restored(stored, self._config, self._clock.now_ms())
+        for group_id in self._offsets.group_ids():  # one that has offsets only is a group, too
+            if group_id not in live and group_id not in self._classic:
+                yield ClassicGroup(group_id, self._config, self._clock.now_ms())
 
     def _apply(self, record: Record) -> None:
         entry = decode(record)
         if isinstance(entry, OffsetEntry):
+            self.topics.add(entry.where.topic)
             self._offsets.restore(entry.group_id, entry.where, entry.committed)
         elif isinstance(entry, GroupEntry):
             if entry.stored is None:

@@ -72,7 +72,7 @@ def batch_check(epochs: LeaderEpochs, state: LogState) -> BatchCheck:
 
 
 def open_log(
-    shared: Shared, directory: str, config: LogConfig, leader_epoch: int = NO_EPOCH
+    shared: Shared, directory: str, config: LogConfig, leader_epoch: int = NO_EPOCH, topic_id: str = ""
 ) -> tuple[PartitionLog, RecoveryReport]:
     """Open a partition's log, or make a new one if there is none, which begins in `leader_epoch`."""
     disk = shared.disk
@@ -91,6 +91,7 @@ def open_log(
     if not state.known:
         state.sparse = bool(bases)  # nobody remembers whether compaction was here
     if not bases:
+        state.topic_id = topic_id or state.topic_id
         return _create(parts, config, point, leader_epoch), RecoveryReport()
     if point is not None and point.segment not in bases and point.segment > bases[0]:
         logger.error("%s: the recovery point names segment %d, which is not there", directory, point.segment)

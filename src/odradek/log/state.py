@@ -2,8 +2,8 @@
 
 `recovery-point`: how far the last segment is known to be flushed. It is overwritten in place after every flush and
 not synced itself: it is written after the sync that it speaks of, so an old one after a power loss only means more
-reading. `log-state.json`: what rarely changes and must be durable at once: the log start, compaction's progress, a
-swap under way.
+reading. `log-state.json`: what rarely changes and must be durable at once: the topic's id, the log start,
+compaction's progress, a swap under way.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ class LogState:
     sparse: bool = False  # offsets may have gaps: compaction ran, here or at the leader this log was copied from
     swap: Swap | None = None  # to be finished at the next start if it stands there
     restart_at: Offset | None = None  # likewise: everything is thrown away, and the log goes on at this offset
+    topic_id: str = ""  # in hexadecimal: a topic of the same name may be another one; "" in directories of old
 
     def __post_init__(self) -> None:
         self.lock = RLock()  # removals save from another thread
@@ -101,6 +102,7 @@ class LogState:
                     "sparse": self.sparse,
                     "swap": self.swap and self.swap._asdict(),
                     "restart_at": self.restart_at,
+                    "topic_id": self.topic_id,
                 },
                 indent=1,
             )
@@ -121,8 +123,9 @@ class LogState:
             sparse = bool(fields["sparse"])
             swap = Swap(**fields["swap"]) if fields["swap"] else None
             restart_at = None if fields.get("restart_at") is None else int(fields["restart_at"])
+            topic_id = str(fields.get("topic_id", ""))
         except (ValueError, KeyError, TypeError, OverflowError):
             return False
         self.log_start, self.cleaned_to, self.sparse = log_start, cleaned_to, sparse
-        self.swap, self.restart_at = swap, restart_at
+        self.swap, self.restart_at, self.topic_id = swap, restart_at, topic_id
         return True

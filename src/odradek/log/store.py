@@ -48,12 +48,14 @@ class Creation:
     directory: str
     wanted: list[tuple[TopicPartition, LogConfig]]
     leader_epoch: int
+    topic_id: str
     made: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
 
     def run(self) -> None:
         """Make them, durably. Waits for the disk."""
         for partition, config in self.wanted:
-            self.made[partition], _ = open_log(self.shared, f"{self.directory}/{partition}", config, self.leader_epoch)
+            directory = f"{self.directory}/{partition}"
+            self.made[partition], _ = open_log(self.shared, directory, config, self.leader_epoch, self.topic_id)
 
 
 class LogStore:
@@ -128,12 +130,14 @@ class LogStore:
         self.finish_create(creation)
         return self._logs[partition]
 
-    def begin_create(self, partitions: Sequence[TopicPartition], leader_epoch: int = NO_EPOCH) -> Creation:
+    def begin_create(
+        self, partitions: Sequence[TopicPartition], leader_epoch: int = NO_EPOCH, topic_id: str = ""
+    ) -> Creation:
         """Prepare the logs of new partitions; nobody else may make them before `finish_create`."""
         for partition in partitions:
             self._check_new(partition)
         wanted = [(partition, self._config_of(partition.topic)) for partition in partitions]
-        return Creation(self._shared, self.directory, wanted, leader_epoch)
+        return Creation(self._shared, self.directory, wanted, leader_epoch, topic_id)
 
     def finish_create(self, creation: Creation) -> None:
         """Take over the logs that were made."""

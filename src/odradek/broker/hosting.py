@@ -1,0 +1,303 @@
+"""Bringing what is on this broker in line with the cluster's metadata: logs are made and dropped, roles are taken.
+
+It looks at topics that have changed and compares them with what is here, so that it does not matter how many changes
+came between two looks. One look at a time; making logs waits for the disk in threads. Nothing is looked at before this
+broker's own registration has come back in the metadata: what was learned until then may be old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from odradek.controller.image import ClusterImage, PartitionImage, TopicImage
+from odradek.disk.errors import DiskError
+from odradek.log.epochs import NO_EPOCH
+from odradek.log.errors import LogError
+from odradek.log.log import PartitionLog
+from odradek.model import TopicPartition
+
+if TYPE_CHECKING:
+    from odradek.broker.broker import Broker
+
+logger = logging.getLogger(__name__)
+
+
+class Followers(Protocol):
+    """What copies the logs of partitions that others lead; `replication.fetcher.ReplicaFetchers` is what there is."""
+
+    def follow(self, replica: Partition, leader_id: int, address: tuple[str, int]) -> None:
+        """Copy from this broker from now on, and from nobody else."""
+
+    def unfollow(self, tp: TopicPartition) -> None:
+        """Copy no more; fine if nothing is copied."""
+
+
+class InSync(Protocol):
+    """What keeps the in-sync sets of partitions that are led here; `replication.isr.IsrKeeper` is what there is."""
+
+    def lead(self, partition: Partition) -> None:
+        """Watch a partition; again at each new epoch."""
+
+    def resign(self, tp: TopicPartition) -> None:
+        """Watch it no longer; fine if it was not watched."""
+
+    def fetched(self, partition: Partition) -> None:
+        """A follower has fetched."""
+
+
+class OffsetsListener(Protocol):
+    """Who wants to know which partitions of `__consumer_offsets` this broker leads."""
+
+    def lead(self, index: int, epoch: int) -> None:
+        """It leads this one now, in this term."""
+
+    def resign(self, index: int, epoch: int | None) -> None:
+        """It does not lead it any more, as of this term; None: there is no such partition any more."""
+
+
+class Hosting:
+    """The replicas on this broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.followers: Followers | None = None  # None: nobody else is there to be followed
+        self.in_sync: InSync | None = None
+        self.offsets: OffsetsListener | None = None
+        self._broker = broker
+        self._by_log: dict[PartitionLog, Partition] = {}
+        self._dirty: set[str] = set()
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.opened = asyncio.Event()  # this broker's own registration has been seen
+        self._found: dict[str, set[int]] = {}  # what was in the data directory and has not been looked at yet
+
+    def partition_of(self, log: PartitionLog) -> Partition | None:
+        """Whose log it is."""
+        return self._by_log.get(log)
+
+    def __len__(self) -> int:
+        return len(self._by_log)
+
+    # Called for the metadata.
+
+    def look_at(self, topics: Iterable[str]) -> None:
+        """These topics have changed."""
+        self._dirty.update(topics)
+        if self._dirty:
+            self._settled.clear()
+            self._changed.set()
+
+    def open(self) -> None:
+        """All that was true when this broker registered is known: begin, with everything that is here."""
+        if not self.opened.is_set():
+            self.opened.set()
+            for tp in (*self._broker.store.logs, *self._broker.store.offline):
+                self._found.setdefault(tp.topic, set()).add(tp.partition)
+            self.look_at(self._found.keys() | self._broker.metadata.image.topics.keys())
+            self._changed.set()
+
+    async def settled(self) -> None:
+        """Wait until this broker is what the metadata says that it is."""
+        while self.opened.is_set() and (self._dirty or not self._settled.is_set()):
+            await self._settled.wait()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._settled.set()
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop after what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if not self.opened.is_set():
+                continue
+            while self._dirty:
+                name = self._dirty.pop()
+                try:
+                    await self._reconcile(name)
+                except (DiskError, LogError) as error:
+                    self._broker.heed(error)
+                    logger.error("topic %s is not as the metadata wants it: %s", name, error)
+                except Exception:
+                    logger.exception("a bug in bringing topic %s in line with the metadata", name)
+            self._settled.set()
+
+    # One topic.
+
+    async def _reconcile(self, name: str) -> None:
+        broker, image = self._broker, self._broker.metadata.image
+        wanted, present = image.topics.get(name), broker.topics.get(name)
+        if present is not None and (wanted is None or wanted.id != present.id):
+            await self._drop_topic(present)
+            present = None
+        if wanted is None:
+            self._drop_strays(name, image)
+            return
+        topic = present or Topic(name, wanted.id, {})
+        self._configure(topic, wanted)
+        await self._host(topic, wanted)
+        broker.publish(topic)
+
+    def _configure(self, topic: Topic, wanted: TopicImage) -> None:
+        topic.partition_count = wanted.partition_count
+        if topic.overrides != wanted.configs or not topic.partitions:
+            topic.overrides = dict(wanted.configs)
+            self._broker.reconfigure(topic)
+
+    async def _host(self, topic: Topic, wanted: TopicImage) -> None:
+        """Have exactly those replicas that are this broker's, each in its role."""
+        node_id = self._broker.node_id
+        ours = {index: role for index, role in wanted.partitions.items() if node_id in role.replicas}
+        for index in [index for index in topic.partitions if index not in ours]:
+            self._drop(topic.partitions.pop(index), wanted.partitions[index].leader_epoch)
+            logger.info("%s-%d is no longer on this broker", topic.name, index)
+            await asyncio.sleep(0)
+        for index in self._found.pop(topic.name, set()) - ours.keys():
+            self._free(TopicPartition(topic.name, index))
+            logger.info("%s-%d was moved away while this broker was not there", topic.name, index)
+        new = [index for index in ours if index not in topic.partitions]
+        if new:
+            await self._make_logs(topic, {index: ours[index] for index in new})
+        for index in new:
+            log = self._broker.store.logs.get(TopicPartition(topic.name, index))
+            if log is not None:
+                topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id)
+        for index, role in ours.items():
+            partition = topic.partitions.get(index)
+            if partition is not None:
+                self._assign(partition, role)
+
+    async def _make_logs(self, topic: Topic, wanted: dict[int, PartitionImage]) -> None:
+        broker = self._broker
+        store, topic_id, config = broker.store, topic.id.hex(), broker.config_of(topic)
+        missing: dict[int, list[TopicPartition]] = {}
+        for index, role in wanted.items():
+            tp = TopicPartition(topic.name, index)
+            log = store.logs.get(tp)
+            if log is not None and log.state.topic_id not in ("", topic_id):
+                logger.warning("%s belongs to a topic of the same name that was deleted: it goes", tp)
+                self._free(tp)
+                log = None
+            if log is not None:
+                log.configure(config)
+                if not log.state.topic_id:
+                    log.state.topic_id = topic_id
+                    log.state.save()
+            elif tp not in store.offline:
+                epoch = role.leader_epoch if role.leader == broker.node_id else NO_EPOCH
+                missing.setdefault(epoch, []).append(tp)
+        for epoch, tps in missing.items():
+            threads = store.config.log_flush_threads  # making a log is mostly waiting for the disk
+            shares = (tps[first::threads] for first in range(min(threads, len(tps))))
+            creations = [store.begin_create(share, epoch, topic_id) for share in shares]
+            await asyncio.gather(*(_in_thread(creation.run) for creation in creations))
+            for creation in creations:
+                store.finish_create(creation)
+                for log in creation.made.values():
+                    log.configure(config)
+
+    def _assign(self, partition: Partition, role: PartitionImage) -> None:
+        """Let a replica lead, follow or wait, as its role says."""
+        before = partition.role
+        if role.leader != self._broker.node_id or role.leader_epoch != before.leader_epoch:
+            self._tell_offsets(partition, role)
+        if self.followers is not None:
+            leader = self._broker.metadata.image.brokers.get(role.leader)
+            if role.leader == self._broker.node_id or leader is None or leader.kafka is None:
+                self.followers.unfollow(partition.tp)
+        partition.take_role(role, self._broker.monotonic_ms())
+        if self.in_sync is not None:
+            if partition.progress is not None:
+                self.in_sync.lead(partition)
+            else:
+                self.in_sync.resign(partition.tp)
+        if partition.is_leader:
+            self._broker.flusher.request(partition.log)  # nothing that came as a follower's may stay unsafe
+            if role.leader_epoch != before.leader_epoch:
+                logger.debug(
+                    "leading %s in epoch %d from offset %d", partition.tp, role.leader_epoch, partition.epoch_start
+                )
+        elif self.followers is not None and leader is not None and leader.kafka is not None:
+            self.followers.follow(partition, role.leader, leader.kafka)
+
+    def _tell_offsets(self, partition: Partition, role: PartitionImage) -> None:
+        if partition.topic.name != OFFSETS_TOPIC or self.offsets is None:
+            return
+        if partition.is_leader:
+            self.offsets.resign(partition.index, role.leader_epoch)
+        if role.leader == self._broker.node_id:
+            asyncio.get_running_loop().call_soon(self.offsets.lead, partition.index, role.leader_epoch)
+
+    def follow_again(self, brokers: Iterable[int]) -> None:
+        """These brokers have moved or come back: look at the topics that they lead."""
+        moved = set(brokers)
+        self.look_at(
+            [
+                topic.name
+                for topic in self._broker.metadata.image.topics.values()
+                if any(role.leader in moved for role in topic.partitions.values())
+            ]
+        )
+
+    # Taking away.
+
+    async def _drop_topic(self, topic: Topic) -> None:
+        self._broker.withdraw(topic)
+        for partition in topic.partitions.values():
+            self._drop(partition, None)
+            await asyncio.sleep(0)  # letting many go must not hold up the others
+        for tp in [tp for tp in self._broker.store.offline if tp.topic == topic.name]:
+            self._free(tp)
+        self._broker.on_topic_deleted(topic.name)
+        logger.info("topic %s deleted", topic.name)
+
+    def _drop(self, partition: Partition, epoch: int | None) -> None:
+        """Let a replica go, as of this term; None: there is no such partition any more."""
+        if partition.topic.name == OFFSETS_TOPIC and self.offsets is not None:
+            self.offsets.resign(partition.index, epoch)
+        if self.followers is not None:
+            self.followers.unfollow(partition.tp)
+        if self.in_sync is not None:
+            self.in_sync.resign(partition.tp)
+        self._broker.written.discard(partition.log)
+        self._by_log.pop(partition.log, None)
+        self._free(partition.tp)
+        partition.let_go()
+
+    def _drop_strays(self, name: str, image: ClusterImage) -> None:
+        """Logs of a topic that is no more: a crash, or this broker's absence, came between."""
+        for tp in [TopicPartition(name, index) for index in self._found.pop(name, ())]:
+            if tp in self._broker.store.offline:
+                continue  # what is damaged is for a person to look at
+            if name in image.deleted:
+                self._free(tp)
+            else:
+                logger.warning("%s is in the data directory, but no topic's: it is left alone and not served", tp)
+
+    def _free(self, tp: TopicPartition) -> None:
+        """Let a partition go at once, and its bytes when a thread has time."""
+        remove = self._broker.guarded(partial(self._broker.store.delete, tp))
+
+        def run() -> None:
+            try:
+                remove()
+            except DiskError as error:
+                logger.warning("the bytes of the deleted %s are not freed until the next start: %s", tp, error)
+
+        _in_thread(run)
+
+
+def _in_thread(action: Callable[[], None]) -> asyncio.Future[None]:
+    return asyncio.get_running_loop().run_in_executor(None, action)

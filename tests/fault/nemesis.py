@@ -1,0 +1,158 @@
+"""Who does the harm: a plan of faults drawn from a seed, and the one who carries it out on a cluster.
+
+The plan is pure and the same for the same seed. A victim may be named by its role (whoever leads a partition, or the
+quorum), which is looked up when its time has come. Never more than a minority suffers at once, except when all brokers
+are killed together. Each step ends with everything healed.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tests.fault.cluster import ClusterProcesses
+
+PROCESS_KINDS = ("kill", "pause", "stop")
+NETWORK_KINDS = ("isolate", "deafen", "mute", "cut")
+KILL_ALL = "kill-all"
+QUIET_MS = (500, 2_000)  # between two steps
+HOLD_MS = (500, 5_000)  # of one step
+WATCH_SECONDS = 0.1
+
+
+class Victim(NamedTuple):
+    """A broker by number, or the leader of a partition, or of the quorum."""
+
+    role: str  # node, leader, controller
+    number: int
+
+
+class Fault(NamedTuple):
+    """One harm to one broker."""
+
+    kind: str
+    victim: Victim
+    clients: bool  # whether a cut is also between it and the clients
+    other: int  # the other end of a `cut`: how many brokers further in the row
+
+    def __str__(self) -> str:
+        """As the log shows it."""
+        return f"{self.kind} {self.victim.role} {self.victim.number}" + (" and clients" if self.clients else "")
+
+
+class Step(NamedTuple):
+    """Wait, do harm, hold, heal."""
+
+    quiet_ms: int
+    faults: tuple[Fault, ...]
+    hold_ms: int
+
+
+def draw(seed: int, *, nodes: Sequence[int], partitions: int, total_ms: int, can_cut: bool) -> list[Step]:
+    """The plan of a seed: every kind has its turn before one comes again."""
+    chance = random.Random(seed)
+    kinds = [*PROCESS_KINDS, KILL_ALL, *(NETWORK_KINDS if can_cut else ())]
+    minority_max = (len(nodes) - 1) // 2
+    if not minority_max:
+        kinds = [KILL_ALL]
+    steps: list[Step] = []
+    deck: list[str] = []
+    left_ms, hold_ms_max = total_ms, max(HOLD_MS[0], min(HOLD_MS[1], total_ms // 4))
+    while True:
+        if not deck:
+            deck = chance.sample(kinds, len(kinds))
+        quiet_ms, hold_ms = chance.randint(*QUIET_MS), chance.randint(HOLD_MS[0], hold_ms_max)
+        left_ms -= quiet_ms + hold_ms
+        if left_ms < 0 and steps:
+            return steps
+        kind = deck.pop()
+        faults = [_fault(chance, kind, nodes, partitions)]
+        if kind != KILL_ALL:
+            others = [one for one in kinds if one != KILL_ALL]
+            more = chance.randint(0, minority_max - 1)
+            faults += [_fault(chance, chance.choice(others), nodes, partitions) for _ in range(more)]
+        steps.append(Step(quiet_ms, tuple(faults), hold_ms))
+
+
+def _fault(chance: random.Random, kind: str, nodes: Sequence[int], partitions: int) -> Fault:
+    role = chance.choice(("node", "leader", "leader", "controller"))
+    numbers = {"node": list(nodes), "leader": list(range(partitions)), "controller": [0]}
+    clients = kind in ("isolate", "deafen", "mute") and chance.random() < 0.5
+    return Fault(kind, Victim(role, chance.choice(numbers[role])), clients, chance.randrange(1, max(2, len(nodes))))
+
+
+class Nemesis:
+    """Carries a plan out; `find` tells which broker a victim is now, None when nobody knows."""
+
+    def __init__(
+        self,
+        cluster: ClusterProcesses,
+        find: Callable[[Victim], int | None],
+        note: Callable[[str], None],
+    ) -> None:
+        self.faults = 0
+        self._cluster = cluster
+        self._find = find
+        self._note = note
+        self._pause = threading.Event()
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Step after step; raises when a broker ends that nobody ended."""
+        for step in steps:
+            self._hold(step.quiet_ms)
+            victims = self._victims(step.faults)
+            for fault, node in zip(step.faults, victims, strict=True):
+                self._note(f"{fault}: broker {node}")
+                self._harm(fault, node)
+                self.faults += 1
+            self._hold(step.hold_ms)
+            begin = time.monotonic()
+            self._cluster.heal()
+            self._note(f"healed within {time.monotonic() - begin:.1f} s")
+
+    def _hold(self, milliseconds: int) -> None:
+        until = time.monotonic() + milliseconds / 1000
+        while (left := until - time.monotonic()) > 0:
+            self.look()
+            self._pause.wait(min(left, WATCH_SECONDS))
+
+    def look(self) -> None:
+        """Nobody may have ended but by our hand."""
+        died = self._cluster.died()
+        assert not died, "; ".join(died)
+
+    def _victims(self, faults: Sequence[Fault]) -> list[int]:
+        """A broker for each fault, none twice."""
+        nodes, chosen = self._cluster.nodes, list[int]()
+        for fault in faults:
+            found = fault.victim.number if fault.victim.role == "node" else self._find(fault.victim)
+            at = nodes.index(found) if found in nodes else fault.victim.number % len(nodes)
+            row = nodes[at:] + nodes[:at]
+            chosen.append(next(node for node in row if node not in chosen))
+        return chosen
+
+    def _harm(self, fault: Fault, node: int) -> None:
+        cluster = self._cluster
+        match fault.kind:
+            case "kill":
+                cluster.kill([node])
+            case "stop":
+                cluster.brokers[node].stop()
+            case "pause":
+                cluster.brokers[node].pause()
+            case "isolate":
+                cluster.isolate(node, clients=fault.clients)
+            case "deafen":
+                cluster.deafen(node, clients=fault.clients)
+            case "mute":
+                cluster.mute(node, clients=fault.clients)
+            case "cut":
+                nodes = cluster.nodes
+                cluster.network.cut(node, nodes[(nodes.index(node) + fault.other) % len(nodes)])
+            case "kill-all":
+                cluster.kill(cluster.nodes)
+            case _:
+                raise AssertionError(f"no such fault: {fault.kind}")
