@@ -8,7 +8,8 @@ DATA ?= data
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-long check format docs bench bench-kafka bench-spark compat clean
+.PHONY: help setup run demo test test-long sim fault check format docs bench bench-kafka bench-spark bench-cluster \
+	bench-failover compat clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +34,12 @@ test: $(STAMP) ## run the tests
 test-long: $(STAMP) ## run the tests with the long Hypothesis profile and more seeds
 	ODRADEK_TEST_PROFILE=long $(BIN)/python -m pytest -n auto --dist loadgroup --timeout 3600
 
+sim: $(STAMP) ## simulate quorums of five under faults: SEEDS=2000, FIRST=0
+	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0)
+
+fault: $(STAMP) ## five real brokers under load and faults, 30 s a seed: SEEDS=20, FIRST=1
+	$(BIN)/python -m tests.fault.run --seeds $(or $(SEEDS),20) --first $(or $(FIRST),1) --seconds 30 --brokers 5 $(ARGS)
+
 check: $(STAMP) ## lint, format, types, architecture, documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,6 +62,12 @@ bench-kafka: $(STAMP) ## measure the broker beside Apache Kafka and NATS (Java a
 
 bench-spark: $(STAMP) ## measure the Spark source and sink beside Spark's Kafka connector (Java and Maven; about 12 minutes)
 	$(BIN)/python -m bench.spark $(ARGS)
+
+bench-cluster: $(STAMP) ## measure three brokers beside three of Apache Kafka (Java and Maven; about 15 minutes)
+	$(BIN)/python -m bench.cluster $(ARGS)
+
+bench-failover: $(STAMP) ## measure how long a killed leader is missed, beside Apache Kafka (Java and Maven; about 25 minutes)
+	$(BIN)/python -m bench.failover $(ARGS)
 
 compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
 	$(BIN)/python -m tests.compat.run $(ARGS)

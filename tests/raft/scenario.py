@@ -46,6 +46,8 @@ from odradek.raft.messages import (
 )
 from tests.sim.disk import SimDisk
 
+MESSAGES_MAX = 1000  # from one moment to the next
+
 
 class FixedChance(Random):
     """No chance: node 1 is the most impatient, the others follow in order."""
@@ -160,8 +162,11 @@ class Scenario:
             for message in chosen:
                 self._deliver(*message)
             return
-        while self._queue:
+        for _ in range(MESSAGES_MAX):
+            if not self._queue:
+                return
             self._deliver(*self._queue.pop(0))
+        raise AssertionError("the nodes never stop talking")
 
     def _do_cut(self, *ways: str) -> None:
         for way in ways:

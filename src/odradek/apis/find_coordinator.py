@@ -59,16 +59,17 @@ async def _find(context: Context, key_type: int, key: str) -> find_coordinator.R
 
 async def _leader_of(context: Context, group_id: str) -> int:
     broker = context.broker
-    image = broker.metadata.image
-    if OFFSETS_TOPIC not in image.topics:
+    if OFFSETS_TOPIC not in broker.metadata.image.topics:
         if broker.stands_alone:
             return broker.node_id  # which makes the topic when there is something to write
         try:
             await make_offsets_topic(broker)
         except PeerError as error:
             raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    role = image.partition(OFFSETS_TOPIC, partition_of(group_id, image.topics[OFFSETS_TOPIC].partition_count))
-    return _NOBODY if role is None else role.leader
+    topic = broker.metadata.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The topic of the groups is being made.")
+    return topic.partitions[partition_of(group_id, topic.partition_count)].leader
 
 
 API = Api(ApiKey.FIND_COORDINATOR, VERSIONS, find_coordinator.Request, handle)

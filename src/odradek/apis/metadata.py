@@ -10,7 +10,8 @@ from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.apis.whereabouts import controller_of, endpoints
 from odradek.apis.whereabouts import partitions as partitions_of
-from odradek.broker.topics import INTERNAL_TOPICS, Topic
+from odradek.broker.topics import INTERNAL_TOPICS
+from odradek.controller.image import TopicImage
 from odradek.model import topic_name_problem
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
@@ -28,7 +29,7 @@ async def handle(context: Context, request: metadata.Request) -> metadata.Respon
     wants_all = request.topics is None or (context.version == 0 and not request.topics)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else None
     if wants_all:
-        topics = [_describe(context, topic) for topic in broker.topics.values()]
+        topics = [_describe(context, topic) for topic in broker.metadata.image.topics.values()]
     else:
         topics = [await _find(context, wanted, request) for wanted in request.topics or ()]
     if operations is not None:
@@ -50,25 +51,26 @@ async def handle(context: Context, request: metadata.Request) -> metadata.Respon
 
 
 async def _find(context: Context, wanted: metadata.RequestTopic, request: metadata.Request) -> metadata.ResponseTopic:
-    broker = context.broker
+    broker, image = context.broker, context.broker.metadata.image
     if wanted.name is None and context.version < _FIRST_WITH_LOOK_UP_BY_ID:
         return metadata.ResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=wanted.topic_id)
     if wanted.name is None or wanted.topic_id != _NO_ID:
-        by_id = broker.topic_by_id(wanted.topic_id)
+        by_id = image.topic_by_id(wanted.topic_id)
         if by_id is None:
             return metadata.ResponseTopic(
                 error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
             )
         return _describe(context, by_id)
-    topic = broker.topics.get(wanted.name)
+    topic = image.topics.get(wanted.name)
     if topic is None and topic_name_problem(wanted.name) is not None:
         return metadata.ResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=wanted.name)
     may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     if topic is None and may_create and wanted.name not in INTERNAL_TOPICS:
         try:
-            topic = await broker.create_topic(wanted.name, -1, {}, timeout_ms=_CREATION_MAX_MS)
+            await broker.create_topic(wanted.name, -1, {}, timeout_ms=_CREATION_MAX_MS)
+            topic = broker.metadata.image.topics.get(wanted.name)
         except PeerError as error:
-            topic = broker.topics.get(wanted.name)  # somebody else may have made it meanwhile
+            topic = broker.metadata.image.topics.get(wanted.name)  # somebody else may have made it meanwhile
             if topic is None:
                 is_no_quorum = error.code is ErrorCode.REQUEST_TIMED_OUT  # clients try again after the other one
                 code = ErrorCode.LEADER_NOT_AVAILABLE if is_no_quorum else error.code
@@ -78,8 +80,7 @@ async def _find(context: Context, wanted: metadata.RequestTopic, request: metada
     return _describe(context, topic)
 
 
-def _describe(context: Context, topic: Topic) -> metadata.ResponseTopic:
-    image = context.broker.metadata.image.topics.get(topic.name)
+def _describe(context: Context, topic: TopicImage) -> metadata.ResponseTopic:
     partitions = [
         metadata.ResponsePartition(
             error_code=where.error,
@@ -90,10 +91,10 @@ def _describe(context: Context, topic: Topic) -> metadata.ResponseTopic:
             isr_nodes=where.isr,
             offline_replicas=where.offline,
         )
-        for where in (partitions_of(context, image) if image is not None else ())
+        for where in partitions_of(context, topic)
     ]
     return metadata.ResponseTopic(
-        name=topic.name, topic_id=topic.id, is_internal=topic.is_internal, partitions=partitions
+        name=topic.name, topic_id=topic.id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
     )
 
 

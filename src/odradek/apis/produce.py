@@ -145,16 +145,21 @@ def _when_safe(
         """Say that nobody knows: the records are in the log, and may yet be replicated."""
         if not future.done():
             for answer, safe in waiting:
-                if not safe.done():
-                    _explain(
-                        context, answer, PeerError(ErrorCode.REQUEST_TIMED_OUT, "too few replicas have the records")
-                    )
+                error = safe.exception() if safe.done() else _too_few_replicas()
+                if isinstance(error, LogError | PeerError):  # perhaps in this very turn: nobody has been told yet
+                    _explain(context, answer, error)
             future.set_result(response)
 
     timer = None if timeout_ms is None else loop.call_later(max(timeout_ms, 0) / 1000, give_up)
     for answer, flushed in waiting:
         flushed.add_done_callback(partial(one_done, answer))
     return future
+
+
+def _too_few_replicas() -> PeerError:
+    return PeerError(
+        ErrorCode.REQUEST_TIMED_OUT, "too few replicas have the records, in the time that the client gives"
+    )
 
 
 def _explain(context: Context, answer: produce.ResponsePartition, error: Exception) -> None:

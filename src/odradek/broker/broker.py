@@ -249,7 +249,7 @@ class Broker:
             problem = f"{name} belongs to the broker, which makes it when it is needed"
         if problem is not None:
             raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name in self.topics:
+        if name in self.metadata.image.topics:
             raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
         other = self.metadata.image.metric_names.get(metric_name(name))
         if other is not None:

@@ -18,6 +18,9 @@ from odradek.replication.config import ReplicationConfig
 from odradek.replication.fetcher import ReplicaFetchers
 from odradek.replication.isr import IsrKeeper
 
+_LOOK_SECONDS = 0.1
+_UNHEARD_MS = 2_000  # longer than it takes to elect another controller
+
 logger = logging.getLogger(__name__)
 
 
@@ -64,9 +67,20 @@ class Membership:
         await self._broker.hosting.settled()
 
     async def leave(self, timeout_ms: int) -> None:
-        """Let others take over what this broker leads, as far as there are others."""
-        if not self._broker.stands_alone and not await self.registration.shut_down(timeout_ms):
-            logger.warning("nobody took over all that this broker leads within %d ms", timeout_ms)
+        """Let others take over what this broker leads, as far as there are others and a controller answers."""
+        if self._broker.stands_alone:
+            return
+        leaving = asyncio.create_task(self.registration.shut_down(timeout_ms))
+        while not leaving.done() and not self._is_unheard():
+            await asyncio.wait({leaving}, timeout=_LOOK_SECONDS)
+        if not leaving.done() or not leaving.result():
+            leaving.cancel()
+            logger.warning("nobody has taken over all that this broker leads: it stops all the same")
+
+    def _is_unheard(self) -> bool:
+        """Whether no controller has answered for so long that there may be none: all are stopping, say."""
+        answered_ms = self.registration.lease_until - self._broker.metadata.config.session_timeout_ms
+        return self._broker.monotonic_ms() - answered_ms > _UNHEARD_MS
 
     async def close(self) -> None:
         """Copy no more, and be heard of no more."""
