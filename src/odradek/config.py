@@ -150,7 +150,7 @@ class Settings:
             voters=self.voters,
             election_timeout_ms=self._integer("controller.quorum.election.timeout.ms"),
             fetch_timeout_ms=self._integer("controller.quorum.fetch.timeout.ms"),
-            fetch_wait_ms=_QUORUM_FETCH_WAIT_MS,
+            fetch_wait_ms=min(_QUORUM_FETCH_WAIT_MS, self._integer("controller.quorum.fetch.timeout.ms") // 4),
             secret=self.cluster_secret(),
             snapshot_interval_ms=self._integer("metadata.snapshot.interval.ms"),
             snapshot_bytes=self._integer("metadata.snapshot.bytes"),

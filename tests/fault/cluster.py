@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.fault.network import CLIENTS, Network
+from tests.fault.unsynced import Loss, lose_unsynced, shim_environment, trim_journal
 from tests.process import STOP_SECONDS_MAX, wait_until
 
 READY = b"odradek ready"
@@ -27,8 +28,11 @@ LOG_TAIL_CHARACTERS = 2_000
 class Broker:
     """One broker of the cluster; a process, or between two of them."""
 
-    def __init__(self, node: int, directory: Path, command: Sequence[str]) -> None:
+    def __init__(
+        self, node: int, directory: Path, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         self.node = node
+        self.environment = dict(environment or {})  # beside the test's own
         self.output = directory.with_name(f"{directory.name}.stdout")
         self.log = directory.with_name(f"{directory.name}.stderr")
         self.is_paused = False
@@ -56,7 +60,11 @@ class Broker:
         with self.output.open("ab") as output, self.log.open("ab") as log:
             self._said_before = output.tell()
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, env=environment
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                env={**environment, **self.environment},
             )
         self.is_paused = False
         self.is_wanted = True
@@ -118,19 +126,29 @@ class ClusterProcesses:
         nodes: Sequence[int],
         settings: Mapping[str, str] | None = None,
         command: Callable[[Any, int], list[str]] | None = None,
+        shim: Path | None = None,
     ) -> None:
         self.directory = directory
         self.network = network
         self.nodes = list(nodes)
         self.settings = dict(settings or {})
+        self.shim = shim  # notes what is not synced, so that it can be lost
         make = command or type(self).serve_command
         self.brokers = {
-            node: Broker(node, self.data(node), network.prefix(node) + make(self, node)) for node in self.nodes
+            node: Broker(node, self.data(node), network.prefix(node) + make(self, node), self._environment(node))
+            for node in self.nodes
         }
+
+    def _environment(self, node: int) -> dict[str, str]:
+        return {} if self.shim is None else shim_environment(self.shim, self.data(node), self.journal(node))
 
     def data(self, node: int) -> Path:
         """The data directory of a broker."""
         return self.directory / f"broker-{node}"
+
+    def journal(self, node: int) -> Path:
+        """Where it is noted what a broker has not synced."""
+        return self.directory / f"broker-{node}.journal"
 
     def address(self, node: int, door: str) -> str:
         """Where one of its doors is."""
@@ -171,6 +189,7 @@ class ClusterProcesses:
         """Start those of them that do not run, and wait until they are ready."""
         down = [node for node in nodes if not self.brokers[node].is_running]
         for node in down:
+            trim_journal(self.journal(node))
             self.brokers[node].start()
         for node in down:
             wait_until(self.brokers[node].is_ready, READY_SECONDS_MAX, f"'odradek ready' of broker {node}")
@@ -183,6 +202,11 @@ class ClusterProcesses:
             broker.process.kill()
         for broker in victims:
             broker.kill()
+
+    def lose_unsynced(self, node: int, seed: int) -> Loss:
+        """What a broker that was killed has not synced is lost, or a part of it: its machine's power was cut."""
+        assert self.shim is not None and not self.brokers[node].is_running
+        return lose_unsynced(self.data(node), self.journal(node), seed)
 
     def running(self) -> list[int]:
         """Those that have a process that is not paused."""

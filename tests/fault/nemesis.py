@@ -2,7 +2,8 @@
 
 The plan is pure and the same for the same seed. A victim may be named by its role (whoever leads a partition, or the
 quorum), which is looked up when its time has come. Never more than a minority suffers at once, except when all brokers
-are killed together. Each step ends with everything healed.
+are killed together, or lose their power together, and with it what they had not synced. Each step ends with everything
+healed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from tests.fault.cluster import ClusterProcesses
 PROCESS_KINDS = ("kill", "pause", "stop")
 NETWORK_KINDS = ("isolate", "deafen", "mute", "cut")
 KILL_ALL = "kill-all"
+POWER = "power"
+ALL_KINDS = (KILL_ALL, POWER)  # no broker is spared
 QUIET_MS = (500, 2_000)  # between two steps
 HOLD_MS = (500, 5_000)  # of one step
 WATCH_SECONDS = 0.1
@@ -37,6 +40,7 @@ class Fault(NamedTuple):
     victim: Victim
     clients: bool  # whether a cut is also between it and the clients
     other: int  # the other end of a `cut`: how many brokers further in the row
+    seed: int = 0  # of what a power cut takes; the victim loses something, the others by chance
 
     def __str__(self) -> str:
         """As the log shows it."""
@@ -51,13 +55,16 @@ class Step(NamedTuple):
     hold_ms: int
 
 
-def draw(seed: int, *, nodes: Sequence[int], partitions: int, total_ms: int, can_cut: bool) -> list[Step]:
+def draw(
+    seed: int, *, nodes: Sequence[int], partitions: int, total_ms: int, can_cut: bool, can_lose: bool = False
+) -> list[Step]:
     """The plan of a seed: every kind has its turn before one comes again."""
     chance = random.Random(seed)
-    kinds = [*PROCESS_KINDS, KILL_ALL, *(NETWORK_KINDS if can_cut else ())]
+    whole = ALL_KINDS if can_lose else (KILL_ALL,)
+    kinds = [*PROCESS_KINDS, *whole, *(NETWORK_KINDS if can_cut else ())]
     minority_max = (len(nodes) - 1) // 2
     if not minority_max:
-        kinds = [KILL_ALL]
+        kinds = list(whole)
     steps: list[Step] = []
     deck: list[str] = []
     left_ms, hold_ms_max = total_ms, max(HOLD_MS[0], min(HOLD_MS[1], total_ms // 4))
@@ -70,8 +77,8 @@ def draw(seed: int, *, nodes: Sequence[int], partitions: int, total_ms: int, can
             return steps
         kind = deck.pop()
         faults = [_fault(chance, kind, nodes, partitions)]
-        if kind != KILL_ALL:
-            others = [one for one in kinds if one != KILL_ALL]
+        if kind not in ALL_KINDS:
+            others = [one for one in kinds if one not in ALL_KINDS]
             more = chance.randint(0, minority_max - 1)
             faults += [_fault(chance, chance.choice(others), nodes, partitions) for _ in range(more)]
         steps.append(Step(quiet_ms, tuple(faults), hold_ms))
@@ -81,7 +88,8 @@ def _fault(chance: random.Random, kind: str, nodes: Sequence[int], partitions: i
     role = chance.choice(("node", "leader", "leader", "controller"))
     numbers = {"node": list(nodes), "leader": list(range(partitions)), "controller": [0]}
     clients = kind in ("isolate", "deafen", "mute") and chance.random() < 0.5
-    return Fault(kind, Victim(role, chance.choice(numbers[role])), clients, chance.randrange(1, max(2, len(nodes))))
+    victim, other = Victim(role, chance.choice(numbers[role])), chance.randrange(1, max(2, len(nodes)))
+    return Fault(kind, victim, clients, other, chance.getrandbits(32) if kind == POWER else 0)
 
 
 class Nemesis:
@@ -154,5 +162,16 @@ class Nemesis:
                 cluster.network.cut(node, nodes[(nodes.index(node) + fault.other) % len(nodes)])
             case "kill-all":
                 cluster.kill(cluster.nodes)
+            case "power":
+                self._cut_power(fault, node)
             case _:
                 raise AssertionError(f"no such fault: {fault.kind}")
+
+    def _cut_power(self, fault: Fault, victim: int) -> None:
+        """At all of them at once; one whose drive has a battery keeps what it had not synced."""
+        chance = random.Random(fault.seed)
+        self._cluster.kill(self._cluster.nodes)
+        for node in self._cluster.nodes:
+            seed, has_battery = chance.getrandbits(32), chance.random() < 0.3
+            if node == victim or not has_battery:
+                self._note(f"broker {node} {self._cluster.lose_unsynced(node, seed)}")

@@ -27,6 +27,7 @@ from tests.fault.history import Finding, in_words, longest_silence_ms, summary
 from tests.fault.load import Load, as_lines, client_settings, now_ms, read_all
 from tests.fault.nemesis import Nemesis, Step, Victim, draw
 from tests.fault.network import make_network, why_no_namespaces
+from tests.fault.unsynced import NoShimError, compile_shim
 from tests.process import wait_until
 
 TOPIC = "orders"
@@ -47,6 +48,7 @@ class Options:
     brokers: int = 5
     flavour: str = "auto"
     settings: Mapping[str, str] = field(default_factory=dict)
+    shim: Path | None = None  # with it power is cut, too
 
 
 @dataclass
@@ -133,7 +135,7 @@ def run_seed(seed: int, options: Options, work: Path, kind: type[ClusterProcesse
     outcome = Outcome(seed, directory)
     begin = time.monotonic()
     nodes = list(range(1, options.brokers + 1))
-    cluster = kind(directory, make_network(options.flavour, nodes), nodes, options.settings)
+    cluster = kind(directory, make_network(options.flavour, nodes), nodes, options.settings, shim=options.shim)
     try:
         with cluster, cluster.network.clients():
             _run(cluster, options, outcome)
@@ -153,7 +155,12 @@ def run_seed(seed: int, options: Options, work: Path, kind: type[ClusterProcesse
 def _run(cluster: ClusterProcesses, options: Options, outcome: Outcome) -> None:
     total_ms = int(options.seconds * 1000)
     plan = draw(
-        outcome.seed, nodes=cluster.nodes, partitions=PARTITIONS, total_ms=total_ms, can_cut=cluster.network.can_cut
+        outcome.seed,
+        nodes=cluster.nodes,
+        partitions=PARTITIONS,
+        total_ms=total_ms,
+        can_cut=cluster.network.can_cut,
+        can_lose=cluster.shim is not None,
     )
     eyes = Eyes(cluster)
     eyes.create_topic(min(REPLICAS_MAX, options.brokers))
@@ -222,9 +229,18 @@ def _arguments() -> argparse.ArgumentParser:
     add("--seconds", type=float, default=30.0, help="how long the faults of one seed last; %(default)s by default")
     add("--brokers", type=int, default=5, metavar="N", help="how many brokers; %(default)s by default")
     add("--flavour", choices=("auto", "netns", "loopback"), default="auto", help="loopback cannot be cut")
+    add("--no-power", action="store_true", help="leave out the loss of what was not synced")
     add("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="a setting of the brokers")
     add("--dir", type=Path, help="where the clusters keep their data; a temporary directory by default")
     return parser
+
+
+def _shim(work: Path) -> Path | None:
+    try:
+        return compile_shim(work)
+    except NoShimError as error:
+        print(f"nothing that was not synced is lost: {error}", file=sys.stderr)
+        return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -235,7 +251,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = options.dir or Path(tempfile.mkdtemp(prefix="odradek-fault-"))
     work.mkdir(parents=True, exist_ok=True)
     settings = dict(setting.split("=", 1) for setting in options.settings)
-    wanted = Options(options.seconds, options.brokers, options.flavour, settings)
+    shim = None if options.no_power else _shim(work)
+    wanted = Options(options.seconds, options.brokers, options.flavour, settings, shim)
     failed = []
     worst_ms = 0
     for seed in range(options.first, options.first + options.seeds):
@@ -248,6 +265,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{options.seeds} seeds of {options.seconds:g} s with {options.brokers} brokers: "
         f"{f'{len(failed)} failed: {failed}' if failed else 'all clean'}; longest silence {worst_ms / 1000:.1f} s"
     )
+    if shim is not None:
+        shim.unlink()
     with contextlib.suppress(OSError):
         work.rmdir()  # only when nothing was kept
     return 1 if failed else 0

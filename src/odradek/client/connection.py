@@ -24,6 +24,7 @@ from odradek.wire.schema import Message
 
 SOFTWARE_NAME = "odradek"
 CORRELATION_MAX = 2**31 - 1
+_CLOSE_SECONDS_MAX = 1.0
 
 _ERROR_CODE = struct.Struct(">h")
 _LENGTH = struct.Struct(">i")
@@ -83,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
     async def close(self) -> None:
         """Close the socket and wait until it is closed; requests under way fail."""
         self._fail(ClientError(f"the connection to {self.address} was closed by this client"))
-        if self._transport is not None:
-            await self._lost
+        if self._transport is not None:  # one that is given up while it is made may never hear that it is lost
+            await asyncio.wait({self._lost}, timeout=_CLOSE_SECONDS_MAX)
 
     async def negotiate(self, timeout_ms: int) -> None:
         """Ask for the broker's versions. An answer of 35 is in version 0, whatever was asked in (KIP-511)."""

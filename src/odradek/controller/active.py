@@ -24,7 +24,8 @@ from odradek.controller.sessions import BrokerSessions
 OnClose = Callable[[Callable[[], None]], None]  # has something called when the asking broker's connection is lost
 
 _CLUSTER_ID_BYTES = 16
-_PROBE_SECONDS = 0.2
+_PROBE_SECONDS = 0.05  # between knocks at the door of a broker that is not heard of
+_IDLE_SECONDS = 1.0  # between looks while all are
 _PROBE_TIMEOUT_SECONDS = 0.5
 _REFUSALS_MAX = 2  # after these a broker is taken for dead
 
@@ -44,6 +45,7 @@ class ActiveController:
         self._connections: dict[int, object] = {}  # by broker: which of its connections counts
         self._refusals: dict[int, int] = {}  # by broker: connections refused in a row
         self._news = asyncio.Event()  # the sessions have changed
+        self._suspicion = asyncio.Event()  # a connection was lost: is its broker alive?
         now = self._now()
         self._rebalance_ms = now + config.leader_rebalance_interval_ms
         self.sessions.begin((broker.id for broker in image.brokers.values() if not broker.fenced), now)
@@ -109,6 +111,7 @@ class ActiveController:
             del self._connections[broker_id]
             self.sessions.lost(broker_id, self._now())
             self._news.set()
+            self._suspicion.set()
 
     def _forget(self, broker_id: int) -> None:
         self.sessions.forget(broker_id)
@@ -175,7 +178,10 @@ class ActiveController:
                 if not broker.fenced and broker.id not in self._connections and broker.id != self._quorum.node_id
             ]
             await asyncio.gather(*map(self._knock, unheard))
-            await asyncio.sleep(_PROBE_SECONDS)
+            self._suspicion.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PROBE_SECONDS if unheard else _IDLE_SECONDS):
+                    await self._suspicion.wait()
 
     async def _knock(self, broker: BrokerImage) -> None:
         address = broker.http or broker.kafka
@@ -184,7 +190,7 @@ class ActiveController:
             return
         self._refusals[broker.id] = self._refusals.get(broker.id, 0) + 1
         if self._refusals[broker.id] == _REFUSALS_MAX:
-            self.sessions.lost(broker.id, self._now())
+            self.sessions.dead(broker.id, self._now())
             self._news.set()
 
 

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from odradek.controller import image as records
-from odradek.controller.image import ClusterImage, MetadataRecord
+from odradek.controller.image import (
+    ADD_PARTITIONS,
+    BROKER_SHUTDOWN,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    FENCE_BROKER,
+    PARTITION_CHANGE,
+    REGISTER_BROKER,
+    SET_BROKER_CONFIGS,
+    SET_TOPIC_CONFIGS,
+    UNFENCE_BROKER,
+    UNREGISTER_BROKER,
+    ClusterImage,
+    MetadataRecord,
+)
 from odradek.model import TopicPartition
 
 _TOPICS = frozenset({
-    records.CREATE_TOPIC, records.DELETE_TOPIC, records.ADD_PARTITIONS, records.SET_TOPIC_CONFIGS,
+    CREATE_TOPIC, DELETE_TOPIC, ADD_PARTITIONS, SET_TOPIC_CONFIGS,
 })  # fmt: skip
 _BROKERS = frozenset({
-    records.REGISTER_BROKER, records.FENCE_BROKER, records.UNFENCE_BROKER, records.BROKER_SHUTDOWN,
-    records.UNREGISTER_BROKER,
+    REGISTER_BROKER, FENCE_BROKER, UNFENCE_BROKER, BROKER_SHUTDOWN,
+    UNREGISTER_BROKER,
 })  # fmt: skip
 
 
@@ -33,18 +46,18 @@ class Changes:
     def take(self, image: ClusterImage, record: MetadataRecord, offset: int) -> None:
         """Apply a record to the image and note what it changes."""
         body = record.body
-        if record.type == records.DELETE_TOPIC:
+        if record.type == DELETE_TOPIC:
             self._note_partitions(image, body["topic_name"])
         image.apply(record, offset)
         if record.type in _TOPICS:
             self.topics.add(body["topic_name"])
             self._note_partitions(image, body["topic_name"])
-        elif record.type == records.PARTITION_CHANGE:
+        elif record.type == PARTITION_CHANGE:
             name = image.names[bytes.fromhex(body["topic_id"])]
             self.partitions.add(TopicPartition(name, int(body["partition"])))
         elif record.type in _BROKERS:
             self.brokers.add(int(body["broker_id"]))
-        elif record.type == records.SET_BROKER_CONFIGS:
+        elif record.type == SET_BROKER_CONFIGS:
             self.configs = True
 
     def _note_partitions(self, image: ClusterImage, name: str) -> None:

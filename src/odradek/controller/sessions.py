@@ -35,11 +35,18 @@ class BrokerSessions:
         self._sessions[broker_id] = _Session(now + self.session_timeout_ms, is_heard=True)
 
     def lost(self, broker_id: int, now: int) -> None:
-        """Its connection dropped, or its port refuses connections: it has a short grace to come back."""
+        """Its connection dropped: it has a short grace to come back."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.is_heard = False
             session.deadline_ms = min(session.deadline_ms, now + LOST_GRACE_MS)
+
+    def dead(self, broker_id: int, now: int) -> None:
+        """Its machine says that nobody listens at its port: its time is up."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.is_heard = False
+            session.deadline_ms = min(session.deadline_ms, now)
 
     def forget(self, broker_id: int) -> None:
         """It is fenced, gone or no longer registered: wait for nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from odradek.raft.log import RaftError, RaftLog
 from odradek.raft.messages import (
@@ -26,9 +26,6 @@ from odradek.raft.messages import (
     Send,
     SnapshotId,
 )
-
-if TYPE_CHECKING:
-    from random import Random
 
 UNATTACHED = "unattached"  # a voter that knows no leader
 PROSPECTIVE = "prospective"  # asks whether it would be elected, without a new epoch (KIP-996)
@@ -48,6 +45,13 @@ LEGAL_TRANSITIONS: Mapping[str, frozenset[str]] = {
     OBSERVER: frozenset({OBSERVER}),
 }
 NEW_EPOCH_ONLY: frozenset[tuple[str, str]] = frozenset({(LEADER, UNATTACHED), (LEADER, FOLLOWER), (RESIGNED, FOLLOWER)})
+
+
+class Chance(Protocol):
+    """Where chance comes from; `random.Random` is one."""
+
+    def randrange(self, stop: int, /) -> int:
+        """A number from 0 up to `stop`, without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Stored:
 class RaftCore:
     """State, transitions, persistence and commits."""
 
-    def __init__(self, config: RaftConfig, stored: Stored, chance: Random, now: int) -> None:
+    def __init__(self, config: RaftConfig, stored: Stored, chance: Chance, now: int) -> None:
         self.config = config
         self._chance = chance
         self._now = now

@@ -6,9 +6,7 @@ no harm; whether it is the one we wait for only decides when to fetch again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from odradek.raft.core import FOLLOWER, LEADER, OBSERVER, RESIGNED, RaftConfig, Stored
+from odradek.raft.core import FOLLOWER, LEADER, OBSERVER, RESIGNED, Chance, RaftConfig, Stored
 from odradek.raft.leading import Leading
 from odradek.raft.log import RaftError
 from odradek.raft.messages import (
@@ -31,14 +29,11 @@ from odradek.raft.messages import (
     Truncate,
 )
 
-if TYPE_CHECKING:
-    from random import Random
-
 
 class Following(Leading):
     """The follower's part."""
 
-    def __init__(self, config: RaftConfig, stored: Stored, chance: Random, now: int) -> None:
+    def __init__(self, config: RaftConfig, stored: Stored, chance: Chance, now: int) -> None:
         super().__init__(config, stored, chance, now)
         self._asked: Request | None = None  # the fetch that is under way, one at a time
         self._fetch_ms = now  # when to fetch (again), whether or not `_asked` was answered

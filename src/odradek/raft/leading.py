@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from odradek.raft.core import LEADER, RESIGNED, RaftConfig, Stored
+from odradek.raft.core import LEADER, RESIGNED, Chance, RaftConfig, Stored
 from odradek.raft.log import RaftLog
 from odradek.raft.messages import (
     FENCED_EPOCH,
@@ -33,9 +33,6 @@ from odradek.raft.messages import (
     SnapshotResponse,
 )
 from odradek.raft.voting import Voting
-
-if TYPE_CHECKING:
-    from random import Random
 
 LEADER_CHANGE = "leader-change"
 OBSERVERS_MAX = 1000  # of more than these, the one that fetched longest ago is forgotten
@@ -78,7 +75,7 @@ class _Replica:
 class Leading(Voting):
     """The leader's part, and the answers of those who do not lead to requests that only a leader can serve."""
 
-    def __init__(self, config: RaftConfig, stored: Stored, chance: Random, now: int) -> None:
+    def __init__(self, config: RaftConfig, stored: Stored, chance: Chance, now: int) -> None:
         super().__init__(config, stored, chance, now)
         self._replicas: dict[int, _Replica] = {}  # empty unless we lead
         self._pending: list[tuple[int, int]] = []  # (end offset, ticket) of proposals that are not committed

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.raft.core import (
     CANDIDATE,
     FOLLOWER,
@@ -11,20 +9,18 @@ from odradek.raft.core import (
     OBSERVER,
     PROSPECTIVE,
     UNATTACHED,
+    Chance,
     RaftConfig,
     RaftCore,
     Stored,
 )
 from odradek.raft.messages import NO_NODE, VoteRequest, VoteResponse
 
-if TYPE_CHECKING:
-    from random import Random
-
 
 class Voting(RaftCore):
     """A voter that stands, or lets others stand."""
 
-    def __init__(self, config: RaftConfig, stored: Stored, chance: Random, now: int) -> None:
+    def __init__(self, config: RaftConfig, stored: Stored, chance: Chance, now: int) -> None:
         super().__init__(config, stored, chance, now)
         self._ballot: VoteRequest | None = None  # this round's request, the same object for all voters
         self._granted: set[int] = set()  # who said yes to `_ballot`
