@@ -357,7 +357,7 @@ _CLUSTER_ROWS = (
         low=1, high=32_767, special=(0, "automatic"),
     ),
     Setting(
-        "replica.lag.time.max.ms", "broker", Kind.DURATION, 10 * SECOND_MS,
+        "replica.lag.time.max.ms", "broker", Kind.DURATION, 5 * SECOND_MS,
         "A follower that has not caught up for this long is no longer waited for: it leaves the in-sync replicas.",
         low=100, high=DAY_MS,
     ),

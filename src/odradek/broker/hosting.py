@@ -171,13 +171,21 @@ class Hosting:
         if new:
             await self._make_logs(topic, {index: ours[index] for index in new})
         for index in new:
-            log = self._broker.store.logs.get(TopicPartition(topic.name, index))
+            tp = TopicPartition(topic.name, index)
+            log = self._broker.store.logs.get(tp)
             if log is not None:
+                self._close_gap(tp, log, ours[index])
                 topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id)
         for index, role in ours.items():
             partition = topic.partitions.get(index)
             if partition is not None:
                 self._assign(partition, role)
+
+    def _close_gap(self, tp: TopicPartition, log: PartitionLog, role: PartitionImage) -> None:
+        """A replica that lost records to a bad disk, and went on behind them, gets them again from its leader."""
+        report = self._broker.store.reports.pop(tp, None)
+        if report is not None and report.lost_records and role.leader != self._broker.node_id:
+            log.truncate(log.next_offset - report.lost_records)
 
     async def _make_logs(self, topic: Topic, wanted: dict[int, PartitionImage]) -> None:
         broker = self._broker

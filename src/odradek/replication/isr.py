@@ -1,7 +1,7 @@
 """Who is in sync: collects what the leaders here would change, and asks the controller, one request at a time.
 
 A request whose answer is lost may have been taken: what it proposed stays counted, and is proposed again, until the
-controller answers or newer metadata decide (KIP-497). Followers that lag are looked for at half of the lag allowed.
+controller answers or newer metadata decide (KIP-497). Followers that lag are looked for several times within the lag allowed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from odradek.replication.progress import Isr, Progress
 from odradek.wire.errors import ErrorCode, PeerError
 
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
+LOOKS = 10  # at the followers, within the lag allowed
 
 # Certain never to be taken. After any other error the proposal may stand already: it counts, and is made again, until
 # the metadata decide.
@@ -134,7 +135,7 @@ class IsrKeeper:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self.config.replica_lag_time_max_ms / 2000)
+            await asyncio.sleep(self.config.replica_lag_time_max_ms / 1000 / LOOKS)
             try:
                 self.check()
             except Exception:  # one bug must not end the watch over all partitions
