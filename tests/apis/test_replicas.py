@@ -137,12 +137,13 @@ async def test_who_waits_hears_when_another_broker_leads() -> None:
 async def test_time_that_runs_out_as_another_takes_over_is_no_success() -> None:
     async with two_brokers() as visitor:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + 0.05
-        answer = produced(visitor, b"a", timeout_ms=50)
         partition = visitor.broker.partition(TOPIC, 0)
-        while loop.time() <= deadline:  # the timer is due, and the loop has had no turn to run it
+        deposed = partition.role._replace(leader=OTHER, leader_epoch=1)
+        loop.call_later(0.049, partition.take_role, deposed, 0)
+        answer = produced(visitor, b"a", timeout_ms=50)
+        deadline = loop.time() + 0.06
+        while loop.time() <= deadline:  # both are due in one turn of the loop: first the one, then the other
             pass
-        partition.take_role(partition.role._replace(leader=OTHER, leader_epoch=1), 0)
         assert await code_of(answer) in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 
 
