@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from tests.fault.cluster import ClusterProcesses
@@ -21,6 +21,7 @@ NETWORK_KINDS = ("isolate", "deafen", "mute", "cut")
 KILL_ALL = "kill-all"
 POWER = "power"
 ALL_KINDS = (KILL_ALL, POWER)  # no broker is spared
+KINDS = (*PROCESS_KINDS, *ALL_KINDS, *NETWORK_KINDS)
 QUIET_MS = (500, 2_000)  # between two steps
 HOLD_MS = (500, 5_000)  # of one step
 WATCH_SECONDS = 0.1
@@ -56,15 +57,25 @@ class Step(NamedTuple):
 
 
 def draw(
-    seed: int, *, nodes: Sequence[int], partitions: int, total_ms: int, can_cut: bool, can_lose: bool = False
+    seed: int,
+    *,
+    nodes: Sequence[int],
+    partitions: int,
+    total_ms: int,
+    can_cut: bool,
+    can_lose: bool = False,
+    only: Collection[str] = (),
 ) -> list[Step]:
-    """The plan of a seed: every kind has its turn before one comes again."""
+    """The plan of a seed: every kind has its turn before one comes again. With `only`, just those kinds."""
     chance = random.Random(seed)
     whole = ALL_KINDS if can_lose else (KILL_ALL,)
     kinds = [*PROCESS_KINDS, *whole, *(NETWORK_KINDS if can_cut else ())]
     minority_max = (len(nodes) - 1) // 2
     if not minority_max:
         kinds = list(whole)
+    if only:
+        kinds = [kind for kind in kinds if kind in only]
+        assert kinds, f"nothing of {', '.join(only)} can be done here"
     steps: list[Step] = []
     deck: list[str] = []
     left_ms, hold_ms_max = total_ms, max(HOLD_MS[0], min(HOLD_MS[1], total_ms // 4))

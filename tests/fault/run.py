@@ -25,7 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.fault.cluster import ClusterProcesses
 from tests.fault.history import Finding, in_words, longest_silence_ms, summary
 from tests.fault.load import Load, as_lines, client_settings, now_ms, read_all
-from tests.fault.nemesis import Nemesis, Step, Victim, draw
+from tests.fault.nemesis import KINDS, Nemesis, Step, Victim, draw
 from tests.fault.network import make_network, why_no_namespaces
 from tests.fault.unsynced import NoShimError, compile_shim
 from tests.process import wait_until
@@ -49,6 +49,7 @@ class Options:
     flavour: str = "auto"
     settings: Mapping[str, str] = field(default_factory=dict)
     shim: Path | None = None  # with it power is cut, too
+    only: Sequence[str] = ()  # kinds of faults; all by default
 
 
 @dataclass
@@ -161,6 +162,7 @@ def _run(cluster: ClusterProcesses, options: Options, outcome: Outcome) -> None:
         total_ms=total_ms,
         can_cut=cluster.network.can_cut,
         can_lose=cluster.shim is not None,
+        only=options.only,
     )
     eyes = Eyes(cluster)
     eyes.create_topic(min(REPLICAS_MAX, options.brokers))
@@ -230,6 +232,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--brokers", type=int, default=5, metavar="N", help="how many brokers; %(default)s by default")
     add("--flavour", choices=("auto", "netns", "loopback"), default="auto", help="loopback cannot be cut")
     add("--no-power", action="store_true", help="leave out the loss of what was not synced")
+    add("--only", action="append", default=[], choices=KINDS, help="draw only faults of this kind; several times")
     add("--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="a setting of the brokers")
     add("--dir", type=Path, help="where the clusters keep their data; a temporary directory by default")
     return parser
@@ -252,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work.mkdir(parents=True, exist_ok=True)
     settings = dict(setting.split("=", 1) for setting in options.settings)
     shim = None if options.no_power else _shim(work)
-    wanted = Options(options.seconds, options.brokers, options.flavour, settings, shim)
+    wanted = Options(options.seconds, options.brokers, options.flavour, settings, shim, options.only)
     failed = []
     worst_ms = 0
     for seed in range(options.first, options.first + options.seeds):

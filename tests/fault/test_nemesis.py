@@ -8,8 +8,20 @@ import pytest
 
 from tests.fault.cluster import ClusterProcesses
 from tests.fault.echo import echo_command
-from tests.fault.nemesis import KILL_ALL, NETWORK_KINDS, PROCESS_KINDS, Fault, Nemesis, Step, Victim, draw
+from tests.fault.nemesis import (
+    ALL_KINDS,
+    KILL_ALL,
+    NETWORK_KINDS,
+    POWER,
+    PROCESS_KINDS,
+    Fault,
+    Nemesis,
+    Step,
+    Victim,
+    draw,
+)
 from tests.fault.network import LoopbackNetwork
+from tests.fault.unsynced import Loss
 
 SEEDS = range(200)
 NODES = [1, 2, 3, 4, 5]
@@ -56,6 +68,52 @@ def test_without_namespaces_nothing_is_cut() -> None:
 
 def test_a_lone_broker_can_only_be_killed() -> None:
     assert {fault.kind for seed in SEEDS for step in plan(seed, nodes=[1]) for fault in step.faults} == {KILL_ALL}
+
+
+@pytest.mark.parametrize("nodes", [[1], NODES])
+def test_where_writes_can_be_lost_power_is_cut_at_all_of_them(nodes: list[int]) -> None:
+    plans = [draw(seed, nodes=nodes, partitions=4, total_ms=30_000, can_cut=False, can_lose=True) for seed in SEEDS]
+    steps = [step for steps in plans for step in steps]
+    assert {step.faults[0].kind for step in steps} >= set(ALL_KINDS)
+    cuts = [step for step in steps if POWER in [fault.kind for fault in step.faults]]
+    assert all(len(step.faults) == 1 for step in cuts)
+    assert len({step.faults[0].seed for step in cuts}) == len(cuts)
+
+
+def test_a_plan_can_be_of_some_kinds_only() -> None:
+    steps = draw(1, nodes=NODES, partitions=4, total_ms=30_000, can_cut=False, can_lose=True, only=["power", "stop"])
+    assert {fault.kind for step in steps for fault in step.faults} == {"power", "stop"}
+    with pytest.raises(AssertionError, match="nothing of power can be done here"):
+        draw(1, nodes=NODES, partitions=4, total_ms=30_000, can_cut=False, only=["power"])
+
+
+class Drive(ClusterProcesses):
+    """Notes whose power was cut while it was down."""
+
+    def __init__(self, directory: Path, nodes: list[int]) -> None:
+        super().__init__(directory, LoopbackNetwork(), nodes, command=echo_command)
+        self.lost: list[tuple[int, int]] = []
+
+    def lose_unsynced(self, node: int, seed: int) -> Loss:
+        assert not self.running()
+        self.lost.append((node, seed))
+        return Loss(1, 2, 3, 4)
+
+
+def test_a_power_cut_is_the_seeds(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with Drive(tmp_path, [1, 2, 3]) as cluster:
+        nemesis = Nemesis(cluster, lambda _: None, notes.append)
+        nemesis.run([Step(0, (Fault(POWER, Victim("node", 2), False, 1, seed),), 0) for seed in (1, 2, 3, 1)])
+        assert cluster.running() == [1, 2, 3]
+    lost = {node for node, _ in cluster.lost}
+    assert lost == {1, 2, 3}, "others than the victim, too"
+    assert [node for node, _ in cluster.lost].count(2) == 4, "the victim each time"
+    again = [at for at, one in enumerate(cluster.lost) if one == cluster.lost[0]]
+    assert cluster.lost[again[-1] :] == cluster.lost[: len(cluster.lost) - again[-1]], "the same seed, the same loss"
+    assert len(again) == 2
+    assert notes.count("power node 2: broker 2") == 4
+    assert "broker 2 lost 1 of 3 unsynced writes, 3 of 7 unsynced names" in notes
 
 
 def test_the_plan_is_carried_out_and_healed(tmp_path: Path) -> None:

@@ -176,9 +176,12 @@ class Hosting:
             if log is not None:
                 self._close_gap(tp, log, ours[index])
                 topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id)
-        for index, role in ours.items():
-            partition = topic.partitions.get(index)
-            if partition is not None:
+        current = self._broker.metadata.image.topics.get(topic.name)  # it may have changed while logs were made
+        if current is None or current.id != topic.id:
+            return
+        for index in ours:
+            partition, role = topic.partitions.get(index), current.partitions[index]
+            if partition is not None and node_id in role.replicas:
                 self._assign(partition, role)
 
     def _close_gap(self, tp: TopicPartition, log: PartitionLog, role: PartitionImage) -> None:

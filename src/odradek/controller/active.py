@@ -78,7 +78,11 @@ class ActiveController:
             self._heard(int(args["broker_id"]), on_close)
         elif command in ("fence-broker", "unregister-broker"):
             self._forget(int(args["broker_id"]))
-        return decision.result, await self.commit(decision.records)
+        result = decision.result
+        if command == "heartbeat":  # no longer than until a majority without us may count on another controller
+            silence_ms = self._now() - self._quorum.majority_ms()
+            result = {**result, "lease_ms": max(0, self._config.session_timeout_ms - silence_ms)}
+        return result, await self.commit(decision.records)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> int:
         """Have records committed; without any, wait until all that the decision was based on is."""

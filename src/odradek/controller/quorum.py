@@ -132,6 +132,13 @@ class Quorum:
         """The cluster's id; empty while none is known."""
         return self._files.cluster_id
 
+    def majority_ms(self) -> int:
+        """Until when, by the loop's clock, a majority of the voters has been heard of, if this one leads."""
+        now = self._now()
+        others = sorted((each.last_fetch_ms for each in self.raft.replicas() if each.is_voter), reverse=True)
+        needed = len(self.voters) // 2  # beside this one
+        return now if needed == 0 else others[needed - 1] if len(others) >= needed else 0
+
     @property
     def is_stopped(self) -> bool:
         """Whether it is closed, or its disk has failed."""

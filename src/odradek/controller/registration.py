@@ -160,7 +160,7 @@ class Registration:
         }
         result = await self._ask("heartbeat", args)
         self.is_fenced = bool(result["fenced"])
-        self.lease_until = sent + self._config.session_timeout_ms
+        self.lease_until = max(self.lease_until, sent + int(result["lease_ms"]))
         if self.is_fenced:
             self.unfenced.clear()
         else:
