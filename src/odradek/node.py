@@ -13,7 +13,7 @@ import random
 import resource
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -59,6 +59,7 @@ _DESCRIPTORS_KEPT = 64  # for the journal, directories, the HTTP door
 _START_SECONDS = 60.0  # for a broker that stands alone to be ready
 _JOIN_SECONDS = 3.0  # for one of many, before it says that it is ready all the same
 _TWIN_TIMEOUT_MS = 1_000
+_IDLE_SECONDS_MAX = 5.0  # for the flushes under way when the Kafka door closes
 _METRICS = RouteDoc("Numbers for Prometheus.", "Broker", {200: "Its text format."})
 
 logger = logging.getLogger(__name__)
@@ -327,7 +328,9 @@ def _within_limits(config: KafkaDoorConfig, disk: RealDisk) -> KafkaDoorConfig:
 async def _close_door(server: KafkaServer, broker: Broker) -> None:
     """Take no more requests, let flushes under way be answered, then hang up."""
     server.stop_reading()
-    await broker.flusher.idle()
+    with suppress(TimeoutError):  # copies of what others lead may keep it busy
+        async with asyncio.timeout(_IDLE_SECONDS_MAX):
+            await broker.flusher.idle()
     await server.close()
 
 

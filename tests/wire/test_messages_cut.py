@@ -17,8 +17,8 @@ def _sample(case: Case) -> bytes:
 
 
 def test_every_module_of_messages_has_cases() -> None:
-    assert len({case.module for case in CASES}) == 56
-    assert len(CASES) == 519
+    assert len({case.module for case in CASES}) == 57
+    assert len(CASES) == 521
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)

@@ -105,11 +105,12 @@ def _append(
     answer.base_offset = base
     answer.log_append_time_ms = append_time_ms
     answer.log_start_offset = log.log_start
-    if acks == _ALL and partition.progress is not None:
-        return broker.committed(partition, last + 1)
     if log.safe_offset > last:
         partition.advanced()
-        return None
+        if acks != _ALL or partition.high_watermark > last:
+            return None
+    if acks == _ALL:
+        return broker.committed(partition, last + 1)
     if acks == 0:
         broker.flusher.request(log)
         return None

@@ -45,6 +45,10 @@ class Lease(Protocol):
     def lease_until(self) -> int:
         """By the monotonic clock, in milliseconds."""
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the controller has said that it does not."""
+
 
 def _nobody(_topic: str) -> None:
     """Stands for those who want to know, until they say so."""
@@ -129,7 +133,7 @@ class Broker:
         """Whether the controller may have given this broker's leaderships to others: it has not been heard of."""
         if self.registration is None or self.stands_alone:
             return False
-        return self.registration.lease_until < self.monotonic_ms()
+        return self.registration.is_fenced or self.registration.lease_until < self.monotonic_ms()
 
     # Finding things.
 
@@ -174,8 +178,6 @@ class Broker:
 
     def committed(self, partition: Partition, offset: Offset) -> asyncio.Future[None]:
         """Done when all below `offset` is as safe as acks=all promises; fails with PeerError or LogError."""
-        if partition.progress is None:
-            return self.flushed(partition, offset)
         if partition.log.safe_offset < offset:
             self.flusher.request(partition.log)
         else:
@@ -187,7 +189,10 @@ class Broker:
         if partition is not None:
             partition.advanced()
 
-    def _stop_on_failure(self, _log: PartitionLog, error: LogStoppedError) -> None:
+    def _stop_on_failure(self, log: PartitionLog, error: LogStoppedError) -> None:
+        partition = self.hosting.partition_of(log)
+        if partition is not None:
+            partition.fail(error)
         self.stop_for(error)
 
     def heed(self, error: Exception) -> None:

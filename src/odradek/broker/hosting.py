@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from odradek.broker.topics import NOBODY, OFFSETS_TOPIC, Partition, Topic
 from odradek.controller.image import ClusterImage, PartitionImage, TopicImage
 from odradek.disk.errors import DiskError
 from odradek.log.epochs import NO_EPOCH
@@ -23,6 +23,8 @@ from odradek.model import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.broker.broker import Broker
+
+_AGAIN_SECONDS = 5.0  # until a topic is looked at once more that could not be brought in line
 
 logger = logging.getLogger(__name__)
 
@@ -87,10 +89,24 @@ class Hosting:
 
     def look_at(self, topics: Iterable[str]) -> None:
         """These topics have changed."""
-        self._dirty.update(topics)
+        names = set(topics)
+        self._dirty.update(names)
+        if self.opened.is_set():
+            for name in names:
+                self._assign_known(name)
         if self._dirty:
             self._settled.clear()
             self._changed.set()
+
+    def _assign_known(self, name: str) -> None:
+        """Give replicas that are here already their new roles at once: logs that must be made first take their time."""
+        wanted, present = self._broker.metadata.image.topics.get(name), self._broker.topics.get(name)
+        if wanted is None or present is None or wanted.id != present.id:
+            return
+        for index, partition in present.partitions.items():
+            role = wanted.partitions[index]
+            if role != partition.role and self._broker.node_id in role.replicas:
+                self._broker.guarded(partial(self._assign, partition, role))
 
     def open(self) -> None:
         """All that was true when this broker registered is known: begin, with everything that is here."""
@@ -130,6 +146,7 @@ class Hosting:
                 except (DiskError, LogError) as error:
                     self._broker.heed(error)
                     logger.error("topic %s is not as the metadata wants it: %s", name, error)
+                    asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_at, [name])
                 except Exception:
                     logger.exception("a bug in bringing topic %s in line with the metadata", name)
             self._settled.set()
@@ -165,8 +182,7 @@ class Hosting:
             logger.info("%s-%d is no longer on this broker", topic.name, index)
             await asyncio.sleep(0)
         for index in self._found.pop(topic.name, set()) - ours.keys():
-            self._free(TopicPartition(topic.name, index))
-            logger.info("%s-%d was moved away while this broker was not there", topic.name, index)
+            self._drop_moved(TopicPartition(topic.name, index))
         new = [index for index in ours if index not in topic.partitions]
         if new:
             await self._make_logs(topic, {index: ours[index] for index in new})
@@ -187,7 +203,7 @@ class Hosting:
     def _close_gap(self, tp: TopicPartition, log: PartitionLog, role: PartitionImage) -> None:
         """A replica that lost records to a bad disk, and went on behind them, gets them again from its leader."""
         report = self._broker.store.reports.pop(tp, None)
-        if report is not None and report.lost_records and role.leader != self._broker.node_id:
+        if report is not None and report.lost_records and role.leader not in (self._broker.node_id, NOBODY):
             log.truncate(log.next_offset - report.lost_records)
 
     async def _make_logs(self, topic: Topic, wanted: dict[int, PartitionImage]) -> None:
@@ -246,10 +262,10 @@ class Hosting:
     def _tell_offsets(self, partition: Partition, role: PartitionImage) -> None:
         if partition.topic.name != OFFSETS_TOPIC or self.offsets is None:
             return
-        if partition.is_leader:
-            self.offsets.resign(partition.index, role.leader_epoch)
         if role.leader == self._broker.node_id:
             asyncio.get_running_loop().call_soon(self.offsets.lead, partition.index, role.leader_epoch)
+        elif partition.is_leader:
+            self.offsets.resign(partition.index, role.leader_epoch)
 
     def follow_again(self, brokers: Iterable[int]) -> None:
         """These brokers have moved or come back: look at the topics that they lead."""
@@ -286,6 +302,15 @@ class Hosting:
         self._by_log.pop(partition.log, None)
         self._free(partition.tp)
         partition.let_go()
+
+    def _drop_moved(self, tp: TopicPartition) -> None:
+        """A log of a partition that is no longer this broker's; one that may be of another topic is left alone."""
+        log = self._broker.store.logs.get(tp)
+        if log is not None and not log.state.topic_id:
+            logger.warning("%s is in the data directory, and was never this cluster's: it is left alone", tp)
+            return
+        self._free(tp)
+        logger.info("%s was moved away while this broker was not there", tp)
 
     def _drop_strays(self, name: str, image: ClusterImage) -> None:
         """Logs of a topic that is no more: a crash, or this broker's absence, came between."""

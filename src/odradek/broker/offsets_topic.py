@@ -97,7 +97,9 @@ class OffsetsTopic:
         """All records of one partition, from its start; PeerError where it is damaged."""
         if OFFSETS_TOPIC not in self._broker.topics:
             return
-        partition = self._broker.partition(OFFSETS_TOPIC, index)
+        partition = self._broker.replica(OFFSETS_TOPIC, index)
+        if not partition.is_leader:
+            raise partition.not_led()
         try:
             with LogReader(partition.log, partition.log_start) as reader:
                 for chunk in reader:

@@ -18,6 +18,7 @@ from odradek.wire.errors import ErrorCode, PeerError
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 NOBODY = -1
+_WAITING_MANY = 1_000
 
 
 class Partition:
@@ -83,7 +84,7 @@ class Partition:
         self.role = role
         if not same_term:
             self.is_leader = False
-            self._end_term()
+            self.fail(self.not_led("another broker leads it now"))
             if role.leader == self._node_id:
                 self._begin_term(now_ms)
             else:
@@ -96,6 +97,8 @@ class Partition:
 
     def _begin_term(self, now_ms: int) -> None:
         self.epoch_start = self.log.next_offset
+        if self.log.epochs.latest < 0:  # else the first append does: without any, nobody can tell where logs part
+            self.log.epochs.assign(self.role.leader_epoch, self.epoch_start)
         self.is_leader = True
         if len(self.role.replicas) > 1:
             self._watch_followers(now_ms)
@@ -106,13 +109,14 @@ class Partition:
             self._node_id, role.replicas, role.isr, role.leader_epoch, role.partition_epoch, self.epoch_start, now_ms
         )
 
-    def _end_term(self) -> None:
+    def fail(self, error: Exception) -> None:
+        """Tell everybody who waits that what he waits for will not come, or that nobody knows."""
         self.progress = None
         for waiting in (self._waiting, self._everywhere):
             while waiting:
                 _, future = waiting.popleft()
                 if not future.done():
-                    future.set_exception(self.not_led("another broker leads it now"))
+                    future.set_exception(error)
 
     def not_led(self, reason: str = "another broker leads it") -> PeerError:
         """What somebody is told who took this broker for the leader."""
@@ -121,7 +125,7 @@ class Partition:
     def let_go(self) -> None:
         """The replica is taken away: wake everybody, nothing more will come."""
         self.is_leader = False
-        self._end_term()
+        self.fail(PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.tp} is no longer here"))
         self.advanced()
 
     # How far it can be read.
@@ -209,6 +213,9 @@ class Partition:
         elif is_so:
             future.set_result(None)
         else:
+            if len(waiting) >= _WAITING_MANY and waiting[0][1].done():
+                for each in [each for each in waiting if each[1].done()]:  # those who have hung up meanwhile
+                    waiting.remove(each)
             waiting.append((offset, future))
         return future
 

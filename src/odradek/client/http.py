@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import h11
 
 _HEAD_BYTES_MAX = 64 * 1024
+_CLOSE_SECONDS_MAX = 1.0
 _IDLE_SECONDS_MAX = 4.0  # after so long a server may be about to hang up, and the request would be in doubt
 ANSWER_BYTES_MAX = 256 * 1024 * 1024  # a snapshot of the metadata is the largest answer there is
 
@@ -66,7 +67,7 @@ class HttpLink:
         if connection is not None:
             connection.on_lost = None
             connection.abort("the link was closed here")
-            await connection.closed
+            await asyncio.wait({connection.closed}, timeout=_CLOSE_SECONDS_MAX)
 
     def _name(self) -> str:
         host, port = self.address

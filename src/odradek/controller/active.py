@@ -20,13 +20,14 @@ from odradek.controller.image import CLUSTER, BrokerImage, ClusterImage, Metadat
 from odradek.controller.quorum import Quorum
 from odradek.controller.quorum_errors import LostError, NotLeaderError
 from odradek.controller.sessions import BrokerSessions
+from odradek.wire.errors import PeerError
 
 OnClose = Callable[[Callable[[], None]], None]  # has something called when the asking broker's connection is lost
 
 _CLUSTER_ID_BYTES = 16
 _PROBE_SECONDS = 0.05  # between knocks at the door of a broker that is not heard of
 _IDLE_SECONDS = 1.0  # between looks while all are
-_PROBE_TIMEOUT_SECONDS = 0.5
+_PROBE_TIMEOUT_SECONDS = 0.1  # silence proves nothing, so it is not waited for
 _REFUSALS_MAX = 2  # after these a broker is taken for dead
 
 logger = logging.getLogger(__name__)
@@ -128,11 +129,17 @@ class ActiveController:
             await self._begin()
             while True:
                 await self._pause()
-                await self._look_after_brokers()
+                try:
+                    await self._look_after_brokers()
+                except PeerError as error:
+                    if isinstance(error, NotLeaderError):
+                        raise
+                    logger.error("the controller could not look after the brokers: %s", error)
         except (NotLeaderError, LostError) as error:
             logger.info("the controller's term ends: %s", error)
         except Exception:
-            logger.exception("a bug in the controller: brokers are no longer watched")
+            logger.exception("a bug in the controller: it lets another one lead")
+            self._quorum.resign()
 
     async def _look_after_brokers(self) -> None:
         now = self._now()
@@ -181,7 +188,7 @@ class ActiveController:
                 for broker in self.working.brokers.values()
                 if not broker.fenced and broker.id not in self._connections and broker.id != self._quorum.node_id
             ]
-            await asyncio.gather(*map(self._knock, unheard))
+            await asyncio.gather(*map(self._knock, unheard), return_exceptions=True)
             self._suspicion.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PROBE_SECONDS if unheard else _IDLE_SECONDS):
@@ -205,7 +212,7 @@ async def _refuses(address: tuple[str, int]) -> bool:
             _, writer = await asyncio.open_connection(*address)
     except ConnectionRefusedError:
         return True
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError, ValueError, OverflowError):  # the last two: an address that cannot be one
         return False
     writer.close()
     with suppress(OSError):

@@ -71,7 +71,7 @@ class Controller:
             chance=chance,
             apply=self,
             failed=self._stop_by,
-            transport=self._transport,
+            transport=transport,
         )
         self._failed = failed
         self._active: ActiveController | None = None
@@ -128,6 +128,7 @@ class Controller:
     async def close(self, *, resign: bool = True) -> None:
         """Leave the quorum; whoever waits is told."""
         await self.quorum.close(resign=resign)
+        await self._transport.close()
         self.deposed()
         await asyncio.gather(*self._ended, return_exceptions=True)
         for _, waiting in self._waiting:

@@ -54,6 +54,8 @@ def register_broker(image: ClusterImage, args: Mapping[str, Any], facts: Facts) 
                 ErrorCode.DUPLICATE_BROKER_REGISTRATION,
                 f"another broker with id {asked.id} is alive{_at(known)}; give this one another id, or stop that one",
             )
+        if asked.directory != known.directory and "" not in (asked.directory, known.directory):
+            _check_nothing_is_lost(image, asked.id)
         if not known.fenced:
             records += fence_changes(image, facts, asked.id)
     body = {
@@ -62,6 +64,7 @@ def register_broker(image: ClusterImage, args: Mapping[str, Any], facts: Facts) 
         "kafka": None if asked.kafka is None else list(asked.kafka),
         "http": None if asked.http is None else list(asked.http),
         "rack": asked.rack,
+        "directory": asked.directory,
     }
     records.append(MetadataRecord(REGISTER_BROKER, body))
     return Decision(records, {"broker_epoch": facts.next_offset + len(records) - 1})
@@ -78,7 +81,28 @@ def _registration(args: Mapping[str, Any]) -> BrokerImage:
         kafka=_address(args, "kafka"),
         http=_address(args, "http"),
         rack=None if args.get("rack") is None else text(args, "rack"),
+        directory=text(args, "directory", ""),
     )
+
+
+def _check_nothing_is_lost(image: ClusterImage, broker_id: int) -> None:
+    """Refuse a broker with a new data directory that alone was in sync somewhere: it would lead with nothing."""
+    missed = [
+        f"{topic.name}-{index}"
+        for topic, index, partition in image.all_partitions()
+        if partition.isr == (broker_id,) and len(partition.replicas) > 1
+    ]
+    if missed:
+        raise PeerError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"broker {broker_id} has a new data directory, and only its old one had all records of {_some(missed)}; "
+            "bring that back, or let another replica lead with what it has: odradek cluster elect --unclean",
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more
 
 
 def _address(args: Mapping[str, Any], name: str) -> tuple[str, int] | None:
@@ -152,11 +176,9 @@ def unregister_broker(image: ClusterImage, args: Mapping[str, Any], _facts: Fact
         f"{topic.name}-{index}" for topic, index, partition in image.all_partitions() if broker_id in partition.replicas
     ]
     if held:
-        more = f" and {len(held) - _NAMED_MAX} more" if len(held) > _NAMED_MAX else ""
         raise PeerError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {broker_id} still has replicas of {', '.join(held[:_NAMED_MAX])}{more}; "
-            "move them to other brokers first",
+            f"broker {broker_id} still has replicas of {_some(held)}; move them to other brokers first",
         )
     return Decision([_of(UNREGISTER_BROKER, broker)])
 

@@ -134,6 +134,8 @@ def shutdown_changes(image: ClusterImage, facts: Facts, broker_id: int) -> list[
     for topic, index, partition in image.all_partitions():
         if broker_id in partition.isr:
             after = settle(partition, electorate)
+            if partition.leader == broker_id and after.leader != broker_id and after.leader not in facts.live:
+                continue  # one that may be dead: it is fenced soon, or heard of
             if after.leader not in (broker_id, NO_LEADER):
                 after = settle(after._replace(isr=without(after.isr, (broker_id,))), electorate)
             records += change_record(topic, index, after)

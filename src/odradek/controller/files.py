@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -63,6 +64,7 @@ class MetadataFiles:
 
     def __init__(self, disk: Disk, data_directory: str, node_id: int, voters: Mapping[int, tuple[str, int]]) -> None:
         self.cluster_id = ""  # stands in quorum-state from the next time that it is saved
+        self.directory_id = secrets.token_hex(16)  # of this data directory, from its first start on
         self._disk = disk
         self._directory = f"{data_directory}/{DIRECTORY_NAME}"
         self._path = journal_path(data_directory)
@@ -116,12 +118,14 @@ class MetadataFiles:
                     f"{self._state_path} is missing: this broker has forgotten its votes; restore the file from a "
                     "copy, or move the data directory away to begin with an empty one"
                 )
+            self.cluster_id = self._named_in_log()
             state = QuorumState(max(last_epoch, 0), -1, -1, 0)
             self.save_quorum_state(state)
             return state
         try:
             fields = json.loads(content)
             owner, self.cluster_id = int(fields["broker_id"]), str(fields["cluster_id"])
+            self.directory_id = str(fields.get("directory_id") or self.directory_id)
             state = QuorumState(*(int(fields[name]) for name in ("epoch", "voted_id", "leader_id", "leader_epoch")))
             voters = {int(voter["id"]) for voter in fields["voters"]}
         except (ValueError, KeyError, TypeError) as error:
@@ -134,9 +138,19 @@ class MetadataFiles:
                 f"{self._directory} belongs to broker {owner} and not to broker {self._node_id}; start with "
                 f"--broker-id {owner}, or name another data directory with --data DIR"
             )
+        if len(voters) > 1 and set(self._voters) == {self._node_id}:
+            raise MetadataError(
+                f"{self._directory} is that of one of the brokers {sorted(voters)}: give their list with --voters; if "
+                f'the others are gone for good, take them out of "voters" in {self._state_path} by hand'
+            )
         if voters != set(self._voters):
             logger.warning("the voters were %s and are now %s", sorted(voters), sorted(self._voters))
         return state if state.epoch >= last_epoch else QuorumState(last_epoch, -1, -1, state.leader_epoch)
+
+    def _named_in_log(self) -> str:
+        """The cluster's id as the log has it: an old directory has no other place for it."""
+        image, _, _ = read_image(self._disk, self._directory.removesuffix(f"/{DIRECTORY_NAME}"))
+        return image.cluster_id
 
     def _read_image(self, snapshot: SnapshotId) -> dict[str, Any]:
         return _read_checkpoint(self._disk, self._directory, snapshot)
@@ -152,6 +166,7 @@ class MetadataFiles:
             "epoch": state.epoch,
             "broker_id": self._node_id,
             "cluster_id": self.cluster_id,
+            "directory_id": self.directory_id,
             "voters": [{"id": voter, "host": host, "port": port} for voter, (host, port) in self._voters.items()],
         }
         self._disk.write_atomic(self._state_path, json.dumps(fields).encode() + b"\n")

@@ -85,6 +85,7 @@ class BrokerImage:
     rack: str | None = None
     fenced: bool = True  # it may lead nothing, and no client is sent to it
     shutting_down: bool = False  # it is on its way out, and gets nothing new to lead
+    directory: str = ""  # drawn when its data directory was new: another one has none of what this one held
 
     @property
     def is_active(self) -> bool:
@@ -347,6 +348,7 @@ def _broker(body: Mapping[str, Any], epoch: int) -> BrokerImage:
         _address(body["kafka"]),
         _address(body["http"]),
         None if rack is None else str(rack),
+        directory=str(body.get("directory", "")),
     )
 
 
@@ -358,6 +360,7 @@ def _broker_json(broker: BrokerImage) -> dict[str, Any]:
         "kafka": None if broker.kafka is None else list(broker.kafka),
         "http": None if broker.http is None else list(broker.http),
         "rack": broker.rack,
+        "directory": broker.directory,
         "fenced": broker.fenced,
         "shutting_down": broker.shutting_down,
     }

@@ -25,7 +25,7 @@ from odradek.controller.files import MetadataFiles
 from odradek.controller.image import CLUSTER, MetadataRecord
 from odradek.controller.quorum_disk import persist
 from odradek.controller.quorum_errors import LostError, NotLeaderError, QuorumStoppedError
-from odradek.controller.quorum_reading import committed_after, describe
+from odradek.controller.quorum_reading import committed_after, describe, majority_ms, refused_by_all
 from odradek.controller.quorum_wire import body_text, decode_request, decode_response, encode_request, encode_response
 from odradek.controller.quorum_wire import is_ours as is_from_a_broker
 from odradek.controller.transport import HttpTransport, RefusedError, Transport
@@ -36,9 +36,9 @@ from odradek.raft.messages import NO_NODE, Effects, Event, FetchRequest, Persist
 from odradek.wire.errors import ErrorCode, PeerError
 
 _ENTRIES_MAX = 1_000  # in one answer
+_DIFFERING_MAX = 100  # voter lists that are remembered
 _SNAPSHOT_FETCH_MS = 30_000
 _GOODBYE_SECONDS = 1.0  # for the others to hear that the leader leaves
-_OTHER_CLUSTER = 409  # HTTP's Conflict
 _PAUSE_SECONDS_MAX = 60.0  # between looks at whether a snapshot is due
 
 logger = logging.getLogger(__name__)
@@ -134,10 +134,7 @@ class Quorum:
 
     def majority_ms(self) -> int:
         """Until when, by the loop's clock, a majority of the voters has been heard of, if this one leads."""
-        now = self._now()
-        others = sorted((each.last_fetch_ms for each in self.raft.replicas() if each.is_voter), reverse=True)
-        needed = len(self.voters) // 2  # beside this one
-        return now if needed == 0 else others[needed - 1] if len(others) >= needed else 0
+        return majority_ms(self.raft, self._now())
 
     @property
     def is_stopped(self) -> bool:
@@ -145,11 +142,14 @@ class Quorum:
         return self._is_closed or self._failure is not None
 
     @property
+    def directory_id(self) -> str:
+        """The id of the data directory: another one has none of what this one holds."""
+        return self._files.directory_id
+
+    @property
     def is_refused_by_all(self) -> str | None:
-        """What the others say, if each of them says that we are of another cluster."""
-        said = [self._complaints.get(voter) for voter in self.voters if voter != self.node_id]
-        strange = [error for error in said if isinstance(error, RefusedError) and error.status == _OTHER_CLUSTER]
-        return str(strange[0]) if strange and len(strange) == len(said) else None
+        """What the others say, if each of them says that we are of another cluster, or not one of them."""
+        return refused_by_all([self._complaints.get(voter) for voter in self.voters if voter != self.node_id])
 
     def describe(self) -> dict[str, Any]:
         """The state of the quorum as this node sees it, as JSON can hold it."""
@@ -251,6 +251,10 @@ class Quorum:
         self._check_sender(body)
         return encode_response(await self._ask(request), plain=False)
 
+    def resign(self) -> None:
+        """Lead no longer, if we do."""
+        self._post(messages.Resign())
+
     def peer_lost(self, node: int) -> None:
         """A connection to or from this node broke: it may have died."""
         self._post(messages.PeerLost(node))
@@ -275,7 +279,7 @@ class Quorum:
             sender = str(body.get("sender_id"))
             if sorted(map(str, voters)) == sorted(map(str, self.voters)):
                 self.differing_voters.pop(sender, None)
-            elif self.differing_voters.get(sender) != voters:
+            elif self.differing_voters.get(sender) != voters and len(self.differing_voters) < _DIFFERING_MAX:
                 self.differing_voters[sender] = voters
                 logger.warning("broker %s has voters %s, this one has %s", sender, voters, sorted(self.voters))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from odradek.controller.transport import RefusedError
 from odradek.raft.machine import Raft
 from odradek.raft.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from odradek.controller.quorum import Quorum
+
+_REFUSALS = (401, 409)  # the secret is wrong, the cluster is another
 
 
 def committed_after(raft: Raft, request: FetchRequest) -> FetchResponse:
@@ -64,3 +68,16 @@ def describe(quorum: Quorum, now: int, wall_ms: int) -> dict[str, Any]:
             for replica in replicas
         ],
     }
+
+
+def majority_ms(raft: Raft, now: int) -> int:
+    """Until when a majority of the voters has been heard of by the leader, which counts itself."""
+    others = sorted((each.last_fetch_ms for each in raft.replicas() if each.is_voter), reverse=True)
+    needed = raft.config.majority - 1
+    return now if needed == 0 else others[needed - 1] if len(others) >= needed else 0
+
+
+def refused_by_all(said: Sequence[Exception | None]) -> str | None:
+    """What the others say, if each of them says that we do not belong to them."""
+    strange = [str(error) for error in said if isinstance(error, RefusedError) and error.status in _REFUSALS]
+    return strange[0] if strange and len(strange) == len(said) else None

@@ -143,6 +143,7 @@ class Registration:
             "kafka": None if identity.kafka is None else list(identity.kafka),
             "http": None if identity.http is None else list(identity.http),
             "rack": identity.rack,
+            "directory": self._controller.quorum.directory_id,
             "cluster_id": self._controller.cluster_id,
         }
         result = await self._ask("register-broker", args)

@@ -169,8 +169,11 @@ class RaftCore:
         return self._now + timeout_ms + self._chance.randrange(timeout_ms)
 
     def _soon(self) -> int:
-        """A short while, by chance, so that not all stand at once."""
-        return self._now + 1 + self._chance.randrange(self.config.election_timeout_ms // 4 + 1)
+        """A short while: one voter after the other, and a little by chance, so that not all stand at once."""
+        timeout_ms = self.config.election_timeout_ms
+        node_id = self.config.node_id
+        rank = sum(voter < node_id and voter != self._epoch_leader for voter in self.config.voters)
+        return self._now + 1 + rank * timeout_ms // 8 + self._chance.randrange(timeout_ms // 20 + 1)
 
     def _become(self, role: str, *, epoch: int, leader_id: int = NO_NODE, deadline: int) -> None:
         """Take another role or epoch; the one place where that happens."""

@@ -24,6 +24,7 @@ class Voting(RaftCore):
         super().__init__(config, stored, chance, now)
         self._ballot: VoteRequest | None = None  # this round's request, the same object for all voters
         self._granted: set[int] = set()  # who said yes to `_ballot`
+        self._denied: set[int] = set()  # who said no
         self._heard_ms: int | None = None  # when the leader we follow last showed itself alive; None: not yet, or lost
 
     def _stand(self, *, pre_vote: bool) -> None:
@@ -34,7 +35,7 @@ class Voting(RaftCore):
         else:
             self._become(CANDIDATE, epoch=self.epoch + 1, deadline=self._election_deadline())
             self._vote_for(node_id)
-        self._granted = {node_id}
+        self._granted, self._denied = {node_id}, set()
         self._ballot = VoteRequest(node_id, self.epoch, self._log.last_epoch, self._log.end_offset, pre_vote)
         self._send(self._others(), self._ballot)
         self._count()
@@ -95,10 +96,18 @@ class Voting(RaftCore):
 
     def _on_vote_answer(self, node: int, request: VoteRequest, response: VoteResponse) -> None:
         if not response.granted or response.epoch > self.epoch:
-            self._learn(response.epoch, response.leader_id)
+            if not self._learn(response.epoch, response.leader_id) and request is self._ballot:
+                self._lose_voice(node)
         elif request is self._ballot and node in self.config.voters:
             self._granted.add(node)
             self._count()
+
+    def _lose_voice(self, node: int) -> None:
+        """A voter has said no; when too few are left for a majority, there is no use in waiting for them."""
+        self._denied.add(node)
+        if len(self.config.voters) - len(self._denied) < self.config.majority:
+            self._ballot = None
+            self._deadline = min(self._deadline, self._soon())
 
     def _learn(self, epoch: int, leader_id: int) -> bool:
         """Take notice of what an answer says of the epoch; whether that changed ours or our leader."""

@@ -1,7 +1,8 @@
 """Who is in sync: collects what the leaders here would change, and asks the controller, one request at a time.
 
 A request whose answer is lost may have been taken: what it proposed stays counted, and is proposed again, until the
-controller answers or newer metadata decide (KIP-497). Followers that lag are looked for several times within the lag allowed.
+controller answers or newer metadata decide (KIP-497). Followers that lag are
+looked for several times within the lag allowed.
 """
 
 from __future__ import annotations
@@ -151,7 +152,10 @@ class IsrKeeper:
         while True:
             await self._news.wait()
             self._news.clear()
-            self._expand()
+            try:
+                self._expand()
+            except Exception:
+                logger.exception("a bug in looking who may join those in sync")
             wishes = [wish for wish in self._wishes.values() if wish.is_open]
             self._wishes = {wish.partition.tp: wish for wish in wishes}
             if not wishes:
