@@ -57,6 +57,34 @@ def test_a_second_broker_of_the_same_id_is_refused_while_the_first_is_alive() ->
     world.register(1, "b")
 
 
+def test_a_broker_with_a_new_directory_is_refused_where_only_its_old_one_had_all_records() -> None:
+    world = World((1, 2))
+    world.fence(1)
+    world.register(1, "b", directory="old")
+    world.beat(1)
+    world.do("create-topic", name="t", partitions=1, replication_factor=-1, assignments={"0": [1, 2]}, configs={})
+    world.fence(2)
+    world.fence(1)
+    with pytest.raises(PeerError, match="only its old one had all records of t-0") as caught:
+        world.register(1, "c", directory="new")
+    assert caught.value.code is ErrorCode.INVALID_REGISTRATION
+    world.register(1, "c", directory="old")
+    world.beat(1)
+    assert world.image.topics["t"].partitions[0].leader == 1
+
+
+def test_a_broker_with_a_new_directory_is_welcome_where_others_have_the_records() -> None:
+    world = World((1, 2))
+    world.fence(1)
+    world.register(1, "b", directory="old")
+    world.beat(1)
+    world.do("create-topic", name="t", partitions=1, replication_factor=-1, assignments={"0": [1, 2]}, configs={})
+    world.fence(1)
+    world.register(1, "c", directory="new")
+    world.beat(1)
+    assert world.image.topics["t"].partitions[0].isr == (2,)
+
+
 def test_a_broker_of_another_cluster_is_refused() -> None:
     world = World()
     with pytest.raises(PeerError, match="belongs to cluster x, and this is cluster c") as caught:

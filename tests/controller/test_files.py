@@ -127,6 +127,34 @@ def test_the_directory_of_a_broker_that_stood_alone_is_read_as_it_is() -> None:
     assert (image.cluster_id, image.next_producer_id, next_offset) == ("c", 7, 2)
 
 
+def test_an_old_directory_knows_its_cluster_by_its_log() -> None:
+    disk, _ = filled()
+    disk.remove(STATE)
+    disk.write_atomic(LOG, b'0 1 cluster {"cluster_id":"c"}\n')
+    assert opened(disk).load().cluster_id == "c"
+
+
+def test_a_directory_keeps_its_id_and_a_new_one_has_another() -> None:
+    disk, _ = filled()
+    files = opened(disk)
+    files.load()
+    again = opened(disk)
+    again.load()
+    assert files.directory_id == again.directory_id
+    other, _ = filled()
+    stranger = opened(other)
+    stranger.load()
+    assert stranger.directory_id != files.directory_id
+
+
+def test_one_of_many_does_not_go_on_alone_by_mistake() -> None:
+    disk, _ = filled()
+    MetadataFiles(disk, "d", 1, {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}).load()
+    MetadataFiles(disk, "d", 1, {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}).save_quorum_state(QuorumState(5, -1, -1, 0))
+    with pytest.raises(MetadataError, match=r"one of the brokers \[1, 2, 3\]: give their list with --voters"):
+        MetadataFiles(disk, "d", 1, {1: ("", 0)}).load()
+
+
 def test_a_quorum_state_that_is_missing_damaged_or_anothers_stops_the_start() -> None:
     disk, _ = filled()
     with pytest.raises(MetadataError, match="belongs to broker 1 and not to broker 2"):

@@ -30,6 +30,8 @@ _BATCH = 200  # partitions a request
 _ROUNDS_MAX = 10  # of a decommission: topics made meanwhile may give the broker new partitions
 _QUIET_SECONDS_MAX = 15.0  # without progress, until it is said what is missing
 
+_LOOKS_MAX, _LOOK_SECONDS = 30, 0.1  # at who leads, after an election
+
 
 async def _named(client: Client, topic: str | None, partition: int | None) -> list[TopicPartition]:
     """The partitions that were named on the command line; all if none were."""
@@ -63,8 +65,10 @@ async def elect(args: argparse.Namespace, client: Client) -> int:
         await confirm(
             f"let a replica that is behind lead {what}? Records that were acknowledged may be lost.", yes=args.yes
         )
-    outcomes = await client.admin.elect_leaders(wanted, unclean=args.unclean)
     await client.admin.list_topics(internal=True)
+    terms = {key: _term(client, key) for key in _all_known(client)}
+    outcomes = await client.admin.elect_leaders(wanted, unclean=args.unclean)
+    await _heard_of(client, {key: terms.get(key, -1) for key, error in outcomes.items() if error is None})
     rows = [(key, _leader(client, key), _word(error), error) for key, error in sorted(outcomes.items())]
     failed = [error for _, _, word, error in rows if word == "failed"]
     if args.json:
@@ -80,6 +84,25 @@ async def elect(args: argparse.Namespace, client: Client) -> int:
     elected = len(rows) - needless - len(failed)
     tell(f"{counted(elected, 'leader')} elected, {needless} not needed, {len(failed)} failed")
     return 1 if failed else 0
+
+
+def _all_known(client: Client) -> list[TopicPartition]:
+    return [TopicPartition(name, index) for name, topic in client.cluster.topics.items() for index in topic.partitions]
+
+
+def _term(client: Client, key: TopicPartition) -> int:
+    topic = client.cluster.topics.get(key.topic)
+    info = None if topic is None else topic.partitions.get(key.partition)
+    return -1 if info is None else info.leader_epoch
+
+
+async def _heard_of(client: Client, terms: dict[TopicPartition, int]) -> None:
+    """Wait until the brokers that are asked know the new leaders: they hear of them one after the other."""
+    for _ in range(_LOOKS_MAX):
+        await client.admin.list_topics(internal=True)
+        if all(_term(client, key) > term for key, term in terms.items()):
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _leader(client: Client, key: TopicPartition) -> int:
