@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.controller.image import MetadataRecord
@@ -10,7 +11,7 @@ from tests.broker.houses import DATA, House, SlowDisk, at_home, batch
 from tests.client.support import asynchronous, tick, until
 
 OWN, OTHER = 1, 2
-LONG = {"broker_session_timeout_ms": "10m"}
+LONG: dict[str, Any] = {"broker_session_timeout_ms": "10m"}
 
 
 async def register_other(house: House) -> None:
