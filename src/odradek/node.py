@@ -27,6 +27,7 @@ from odradek.broker.housekeeping import Housekeeping
 from odradek.broker.membership import Membership, is_broker
 from odradek.broker.offsets_topic import KnownTopics, OffsetsTopic
 from odradek.broker.plain import PlainBroker
+from odradek.broker.watermarks import Watermarks
 from odradek.client.http import HttpError, HttpLink
 from odradek.clock import Clock, SystemClock
 from odradek.config import Settings
@@ -201,7 +202,8 @@ def _make_broker(settings: Settings, clock: Clock, disk: Disk, store: LogStore) 
         chance=random.SystemRandom(),
         failed=lambda error: None if failure.done() else failure.set_result(error),
     )
-    broker = Broker(settings.broker_config(), settings, clock, controller, store)
+    watermarks = Watermarks(disk, str(settings.directory))
+    broker = Broker(settings.broker_config(), settings, clock, controller, store, watermarks)
     failure.add_done_callback(lambda done: broker.stop_for(done.result()))
     return broker
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from odradek.broker.broker import Broker
+from odradek.broker.watermarks import Watermarks
 from odradek.clock import ManualClock
 from odradek.config import Settings, load_settings
 from odradek.controller.controller import Controller
@@ -134,7 +135,7 @@ async def at_home(
         chance=Random(0),
         failed=stop,
     )
-    broker = Broker(all_settings.broker_config(), all_settings, clock, metadata, store)
+    broker = Broker(all_settings.broker_config(), all_settings, clock, metadata, store, Watermarks(disk, DATA))
     try:
         await metadata.start()
         broker.start()

@@ -142,3 +142,24 @@ async def test_a_disk_that_fails_is_told_to_whoever_waits_for_replicas() -> None
         await asyncio.wait({answer}, timeout=10)
         assert answer.exception() is not None
         assert house.broker.failed.done()
+
+
+@asynchronous
+async def test_what_readers_have_seen_they_see_after_a_restart_although_too_few_are_in_sync() -> None:
+    disk = SlowDisk()
+    async with at_home(disk, **LONG) as house:
+        await register_other(house)
+        await house.broker.change_topic("orders", 1, {"min.insync.replicas": "2"}, -1, {"0": [OWN, OTHER]})
+        partition = house.broker.partition("orders", 0)
+        end = partition.append(batch(b"a")).last_offset + 1
+        await house.broker.flushed(partition, end)
+        assert partition.progress is not None
+        partition.progress.fetched(OTHER, end, end, 1, 1)
+        partition.advanced()
+        partition.append(batch(b"b"))
+        await house.broker.metadata.call("fence-broker", {"broker_id": OTHER})
+        await house.broker.hosting.settled()
+        assert (partition.role.isr, partition.high_watermark) == ((OWN,), 1)
+    async with at_home(disk, **LONG) as house:
+        partition = house.broker.partition("orders", 0)
+        assert (partition.role.isr, partition.high_watermark, partition.log.next_offset) == ((OWN,), 1, 2)

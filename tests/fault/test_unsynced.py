@@ -217,6 +217,14 @@ def test_writes_of_an_earlier_life_are_lost_too(machine: Machine) -> None:
     assert machine.content() == BEFORE
 
 
+def test_a_sync_of_a_later_life_keeps_them(machine: Machine) -> None:
+    machine.run(SYNCED)
+    machine.run("os.write(os.open('a', os.O_WRONLY | os.O_APPEND), b'x'); open('b', 'x').close()")
+    machine.run("os.fdatasync(os.open('a', os.O_RDONLY)); os.unlink('b'); os.fsync(os.open('.', os.O_RDONLY))")
+    assert machine.lose_all() == Loss(0, 0, 0, 0)
+    assert machine.content() == {"a": b"0123456789x"}
+
+
 def test_a_seed_loses_the_same_and_seeds_differ(shim: Path, tmp_path: Path) -> None:
     found: list[list[bytes]] = []
     for attempt in ("first", "second"):

@@ -18,6 +18,7 @@ from odradek.broker.config import BrokerConfig
 from odradek.broker.hosting import Hosting
 from odradek.broker.settings import SettingsView
 from odradek.broker.topics import INTERNAL_TOPICS, Partition, Topic
+from odradek.broker.watermarks import Watermarks
 from odradek.clock import Clock
 from odradek.controller.controller import Changes, Controller
 from odradek.controller.image import ClusterImage, metric_name
@@ -58,7 +59,13 @@ class Broker:
     """One broker: its topics, its store, and what it was told."""
 
     def __init__(
-        self, config: BrokerConfig, settings: SettingsView, clock: Clock, metadata: Controller, store: LogStore
+        self,
+        config: BrokerConfig,
+        settings: SettingsView,
+        clock: Clock,
+        metadata: Controller,
+        store: LogStore,
+        watermarks: Watermarks,
     ) -> None:
         """Take over an open store and the cluster's metadata; call on the running loop."""
         self.config = config
@@ -67,6 +74,7 @@ class Broker:
         self.clock = clock
         self.store = store
         self.metadata = metadata
+        self.watermarks = watermarks
         self.incarnation = secrets.token_hex(16)  # of this life: an earlier one may be registered still
         self.failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.flusher = GroupFlusher(store.config.log_flush_threads, self._stop_on_failure, self._wake_readers)
@@ -434,3 +442,5 @@ class Broker:
         """Flush what is under way; the store is closed by whoever opened it."""
         await self.hosting.close()
         await self.flusher.close()
+        if not self.failed.done():
+            self.watermarks.save(self.hosting.partitions())

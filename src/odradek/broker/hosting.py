@@ -82,8 +82,9 @@ class Hosting:
         """Whose log it is."""
         return self._by_log.get(log)
 
-    def __len__(self) -> int:
-        return len(self._by_log)
+    def partitions(self) -> list[Partition]:
+        """All replicas that are here."""
+        return list(self._by_log.values())
 
     # Called for the metadata.
 
@@ -191,7 +192,8 @@ class Hosting:
             log = self._broker.store.logs.get(tp)
             if log is not None:
                 self._close_gap(tp, log, ours[index])
-                topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id)
+                seen = self._broker.watermarks.of(topic.id, index)
+                topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id, seen)
         current = self._broker.metadata.image.topics.get(topic.name)  # it may have changed while logs were made
         if current is None or current.id != topic.id:
             return

@@ -68,6 +68,7 @@ class Housekeeping:
             if log.stopped is None:
                 log.checkpoint()
             await self._breathe()
+        self._broker.watermarks.save(self._broker.hosting.partitions())
 
     async def expire(self) -> None:
         """Close segments that are old enough, and let go of what retention no longer keeps."""

@@ -42,14 +42,16 @@ class Partition:
         "tp",
     )  # fmt: skip
 
-    def __init__(self, topic: Topic, index: int, log: PartitionLog, node_id: int) -> None:
+    def __init__(self, topic: Topic, index: int, log: PartitionLog, node_id: int, seen: Offset = 0) -> None:
+        """`seen` is how far it could be read in an earlier life."""
         self.topic = topic
         self.index = index
         self.tp = TopicPartition(topic.name, index)
         self.log = log
         self.role = PartitionImage(replicas=(), isr=(), leader=NOBODY, leader_epoch=-1, partition_epoch=-1)
         self.is_leader = False
-        self.high_watermark: Offset = log.log_start  # records below this can be read: all replicas in sync have them
+        # Records below this can be read: all replicas in sync have them.
+        self.high_watermark: Offset = max(log.log_start, min(seen, log.next_offset))
         self.epoch_start: Offset = 0  # where the log ended when this broker began to lead
         self.progress: Progress | None = None  # of the followers; None where there are none, or somebody else leads
         self.appended_bytes = 0  # since the start; a fetch that waits counts by it, without reading
