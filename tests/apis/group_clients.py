@@ -22,7 +22,7 @@ class Client:
     def __init__(self, house: House) -> None:
         topics = {name: SimpleNamespace(partitions=dict.fromkeys(indexes)) for name, indexes in TOPICS.items()}
         self.house = house
-        image = SimpleNamespace(topics={}, brokers={})
+        image = SimpleNamespace(topics=topics, brokers={})
         metadata = SimpleNamespace(image=image)
         self.broker = SimpleNamespace(node_id=7, topics=topics, metadata=metadata, stands_alone=True)
 

@@ -245,9 +245,9 @@ async def test_the_cluster_is_remembered_beside_the_votes_and_another_is_refused
 @asynchronous
 async def test_voters_that_differ_are_named() -> None:
     async with alone() as member:
-        body = {"leader_id": 2, "leader_epoch": 0, "cluster_id": "", "voters": [1, 2], "sender_id": 2}
+        body = {"leader_id": 2, "leader_epoch": 0, "cluster_id": "", "voters": ["1@:0", "2@b:1"], "sender_id": 2}
         await member.quorum.receive("beginQuorumEpoch", body)
-        assert member.quorum.describe()["differing_voters"] == {"2": [1, 2]}
+        assert member.quorum.describe()["differing_voters"] == {"2": ["1@:0", "2@b:1"]}
 
 
 @asynchronous

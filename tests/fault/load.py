@@ -185,6 +185,7 @@ class Load:
                 "session.timeout.ms": 6_000,
                 "heartbeat.interval.ms": 500,
                 "fetch.wait.max.ms": 100,
+                "on_commit": self._committed,
             }
         )
 
@@ -207,6 +208,12 @@ class Load:
                         consumer.commit(asynchronous=True)
         finally:
             consumer.close()
+
+    def _committed(self, _error: KafkaError | None, places: list[TopicPartition]) -> None:
+        """Faults may refuse a commit; but no broker may deny a partition from which the group was given records."""
+        for place in places:
+            if place.error is not None and place.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self.failures[f"offsets of partition {place.partition} are not taken: {place.error}"] += 1
 
     def _heard(self, name: str, error: KafkaError | None) -> None:
         if error is not None and error.fatal():

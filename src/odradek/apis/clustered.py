@@ -12,6 +12,11 @@ from odradek.wire.errors import ErrorCode, PeerError
 CALL_TIMEOUT_MS_MAX = 30_000
 
 
+def change_timeout_ms(asked_ms: int) -> int:
+    """How long a change may take: what the client gives, within a bound; 0 is given by those who do not care."""
+    return min(asked_ms, CALL_TIMEOUT_MS_MAX) if asked_ms > 0 else CALL_TIMEOUT_MS_MAX
+
+
 class Outcome(NamedTuple):
     """What became of one command."""
 
@@ -29,7 +34,7 @@ async def call_each(
 async def call_one(metadata: Controller, command: str, args: dict[str, Any], timeout_ms: int) -> Outcome:
     """Give a command, with the time that the client allows, and tell what became of it."""
     try:
-        await metadata.call(command, args, timeout_ms=min(max(timeout_ms, 1), CALL_TIMEOUT_MS_MAX))
+        await metadata.call(command, args, timeout_ms=change_timeout_ms(timeout_ms))
     except PeerError as error:
         return Outcome(error.code, error.message)
     return Outcome(ErrorCode.NONE, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from odradek.apis.clustered import change_timeout_ms
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.wire.api import ApiKey
@@ -23,7 +24,7 @@ async def handle(context: Context, request: create_partitions.Request) -> create
         try:
             if names[wanted.name] > 1:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named twice in one request")
-            await _grow(context, wanted, request.validate_only)
+            await _grow(context, wanted, request)
         except PeerError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
@@ -31,9 +32,15 @@ async def handle(context: Context, request: create_partitions.Request) -> create
     return create_partitions.Response(results=results)
 
 
-async def _grow(context: Context, wanted: create_partitions.RequestTopic, validate_only: bool) -> None:
+async def _grow(context: Context, wanted: create_partitions.RequestTopic, request: create_partitions.Request) -> None:
     replicas = None if wanted.assignments is None else [list(each.broker_ids) for each in wanted.assignments]
-    await context.broker.add_partitions(wanted.name, wanted.count, replicas, validate_only=validate_only)
+    await context.broker.add_partitions(
+        wanted.name,
+        wanted.count,
+        replicas,
+        validate_only=request.validate_only,
+        timeout_ms=change_timeout_ms(request.timeout_ms),
+    )
 
 
 API = Api(ApiKey.CREATE_PARTITIONS, VERSIONS, create_partitions.Request, handle)

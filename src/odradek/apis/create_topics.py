@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from odradek.apis.clustered import change_timeout_ms
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.broker.configs import ResourceType, describe
@@ -25,7 +26,7 @@ async def handle(context: Context, request: create_topics.Request) -> create_top
         try:
             if names[wanted.name] > 1:
                 raise PeerError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name!r} is named twice in one request")
-            await _create(context, wanted, answer, request.validate_only)
+            await _create(context, wanted, answer, request)
         except PeerError as error:
             answer.error_code, answer.error_message = error.code, error.message
             answer.configs = None
@@ -35,7 +36,10 @@ async def handle(context: Context, request: create_topics.Request) -> create_top
 
 
 async def _create(
-    context: Context, wanted: create_topics.RequestTopic, answer: create_topics.ResponseTopic, validate_only: bool
+    context: Context,
+    wanted: create_topics.RequestTopic,
+    answer: create_topics.ResponseTopic,
+    request: create_topics.Request,
 ) -> None:
     broker = context.broker
     count, assignments = _partition_count(wanted), _assignments(wanted)
@@ -43,10 +47,16 @@ async def _create(
     factor = wanted.replication_factor
     answer.num_partitions = broker.check_new_topic(wanted.name, count, overrides)
     result = await broker.change_topic(
-        wanted.name, answer.num_partitions, overrides, factor, assignments, validate_only=validate_only
+        wanted.name,
+        answer.num_partitions,
+        overrides,
+        factor,
+        assignments,
+        validate_only=request.validate_only,
+        timeout_ms=change_timeout_ms(request.timeout_ms),
     )
     answer.replication_factor = int(result["replication_factor"])
-    if validate_only:
+    if request.validate_only:
         return
     topic = broker.topic(wanted.name)
     answer.topic_id = topic.id

@@ -51,7 +51,7 @@ def _partitions(
     accepted: list[ResponsePartition],
 ) -> list[ResponsePartition]:
     """Sort out a topic's partitions: what is to be committed goes into `commits`, its answer into `accepted`."""
-    known = context.broker.topics.get(topic.name)
+    known = context.broker.metadata.image.topics.get(topic.name)  # wherever its partitions are
     metadata_max = context.groups.config.offset_metadata_max_bytes
     now_ms = context.groups.now_ms()
     retention_ms = request.retention_time_ms

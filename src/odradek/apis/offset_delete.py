@@ -40,7 +40,7 @@ def _sort_out(context: Context, request: offset_delete.Request) -> tuple[list[To
     known: list[TopicPartition] = []
     unknown: list[TopicPartition] = []
     for requested in request.topics:
-        topic = context.broker.topics.get(requested.name)
+        topic = context.broker.metadata.image.topics.get(requested.name)
         for partition in requested.partitions:
             where = TopicPartition(requested.name, partition.partition_index)
             exists = topic is not None and where.partition in topic.partitions

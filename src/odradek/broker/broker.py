@@ -294,16 +294,23 @@ class Broker:
         except SettingError as error:
             raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
-    async def delete_topic(self, name: str, topic_id: bytes | None = None) -> None:
+    async def delete_topic(self, name: str, topic_id: bytes | None = None, *, timeout_ms: int = 30_000) -> None:
         """Take a topic away, if it still has this id; its bytes are freed in the background."""
         if name in INTERNAL_TOPICS:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"{name} belongs to the broker and cannot be deleted")
         if not self.config.delete_topic_enable:
             raise PeerError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        await self.change("delete-topic", {"name": name, "topic_id": None if topic_id is None else topic_id.hex()})
+        args = {"name": name, "topic_id": None if topic_id is None else topic_id.hex()}
+        await self.change("delete-topic", args, timeout_ms)
 
     async def add_partitions(
-        self, name: str, total: int, replicas: list[list[int]] | None = None, *, validate_only: bool = False
+        self,
+        name: str,
+        total: int,
+        replicas: list[list[int]] | None = None,
+        *,
+        validate_only: bool = False,
+        timeout_ms: int = 30_000,
     ) -> None:
         """Let a topic have `total` partitions, more than it has now; `replicas` are those of the new ones."""
         topic = self.topic(name)
@@ -312,7 +319,7 @@ class Broker:
         if replicas is not None:
             assignments = {str(index): nodes for index, nodes in enumerate(replicas, start=topic.partition_count)}
         args = {"name": name, "total": total, "assignments": assignments, "validate_only": validate_only}
-        await self.change("add-partitions", args)
+        await self.change("add-partitions", args, timeout_ms)
 
     def check_new_total(self, topic: Topic, total: int) -> None:
         """Refuse a number of partitions that is not more than there are, or too many."""

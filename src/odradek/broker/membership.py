@@ -58,6 +58,8 @@ class Membership:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        while self.registration.is_disputed and not self.registration.refused.done():
+            await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         return waiting.done() and not waiting.cancelled()
 

@@ -17,7 +17,7 @@ from odradek.cli.listing import counted, show, tell
 from odradek.cli.terminal import escape, is_terminal
 from odradek.client.admin_types import BrokerInfo, Move, QuorumDescription
 from odradek.client.client import Client
-from odradek.client.cluster import PartitionInfo, TopicInfo
+from odradek.client.cluster import Node, PartitionInfo, TopicInfo
 from odradek.client.errors import BrokerUnavailableError, ClientError, TimedOutError
 from odradek.model import TopicPartition
 
@@ -107,13 +107,14 @@ async def look(client: Client) -> Situation:
     brokers = await admin.brokers()
     topics = await admin.list_topics(internal=True)
     situation = Situation(client.cluster.cluster_id, brokers, topics, {})
-    asked = [broker.node_id for broker in brokers if not broker.is_fenced]
-    answers = await asyncio.gather(*(_view(client, node_id) for node_id in asked))
-    for node_id, answer in zip(asked, answers, strict=True):
+    for broker in brokers:  # one that is fenced may run, and know other voters: that may be why
+        client.cluster.nodes.setdefault(broker.node_id, Node(broker.node_id, broker.address, broker.rack))
+    answers = await asyncio.gather(*(_view(client, broker.node_id) for broker in brokers))
+    for broker, answer in zip(brokers, answers, strict=True):
         if isinstance(answer, QuorumDescription):
-            situation.views[node_id] = answer
-        elif answer is not None:
-            situation.silent[node_id] = answer
+            situation.views[broker.node_id] = answer
+        elif answer is not None and not broker.is_fenced:
+            situation.silent[broker.node_id] = answer
     return situation
 
 

@@ -25,6 +25,11 @@ class QuorumConfig:
             object.__setattr__(self, "voters", {self.node_id: ("", 0)})
 
     @property
+    def named_voters(self) -> list[str]:
+        """The voters as the setting has them."""
+        return [f"{voter}@{host}:{port}" for voter, (host, port) in sorted(self.voters.items())]
+
+    @property
     def is_alone(self) -> bool:
         """Whether this broker is the whole quorum."""
         return set(self.voters) == {self.node_id}

@@ -29,6 +29,7 @@ from odradek.controller.quorum_reading import committed_after, describe, majorit
 from odradek.controller.quorum_wire import body_text, decode_request, decode_response, encode_request, encode_response
 from odradek.controller.quorum_wire import is_ours as is_from_a_broker
 from odradek.controller.transport import HttpTransport, RefusedError, Transport
+from odradek.controller.voter_lists import VoterLists
 from odradek.disk.interface import Disk
 from odradek.raft import messages
 from odradek.raft.machine import Raft, RaftConfig, Stored
@@ -36,7 +37,6 @@ from odradek.raft.messages import NO_NODE, Effects, Event, FetchRequest, Persist
 from odradek.wire.errors import ErrorCode, PeerError
 
 _ENTRIES_MAX = 1_000  # in one answer
-_DIFFERING_MAX = 100  # voter lists that are remembered
 _SNAPSHOT_FETCH_MS = 30_000
 _GOODBYE_SECONDS = 1.0  # for the others to hear that the leader leaves
 _PAUSE_SECONDS_MAX = 60.0  # between looks at whether a snapshot is due
@@ -62,7 +62,7 @@ class Quorum:
         self.config = config
         self.voters = config.voters
         self.applied_offset = 0  # <= high_watermark
-        self.differing_voters: dict[str, list[int]] = {}  # by who said so: voter lists that are not ours
+        self._voter_lists = VoterLists(config.named_voters, config.node_id)
         self._clock = clock
         self._chance = chance
         self._applier = apply
@@ -140,6 +140,11 @@ class Quorum:
     def is_stopped(self) -> bool:
         """Whether it is closed, or its disk has failed."""
         return self._is_closed or self._failure is not None
+
+    @property
+    def differing_voters(self) -> dict[str, list[str]]:
+        """Lists of voters that are not ours, by who has them."""
+        return self._voter_lists.differing
 
     @property
     def directory_id(self) -> str:
@@ -249,7 +254,7 @@ class Quorum:
                 return self._answer_plainly(request)
             return encode_response(await self._ask(request), plain=True)
         self._check_sender(body)
-        return encode_response(await self._ask(request), plain=False)
+        return self._voter_lists.introduce(encode_response(await self._ask(request), plain=False))
 
     def resign(self) -> None:
         """Lead no longer, if we do."""
@@ -274,14 +279,7 @@ class Quorum:
             raise PeerError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID, f"this broker is of cluster {self.cluster_id}, not of {theirs}"
             )
-        voters = body.get("voters")
-        if isinstance(voters, list):
-            sender = str(body.get("sender_id"))
-            if sorted(map(str, voters)) == sorted(map(str, self.voters)):
-                self.differing_voters.pop(sender, None)
-            elif self.differing_voters.get(sender) != voters and len(self.differing_voters) < _DIFFERING_MAX:
-                self.differing_voters[sender] = voters
-                logger.warning("broker %s has voters %s, this one has %s", sender, voters, sorted(self.voters))
+        self._voter_lists.note(body)
 
     async def _ask(self, request: Request) -> Response:
         self._tickets += 1
@@ -367,7 +365,7 @@ class Quorum:
     async def _send(self, send: messages.Send) -> None:
         request = send.request
         name, body = encode_request(request, self.cluster_id)
-        body |= {"voters": sorted(self.voters), "sender_id": self.node_id}
+        body = self._voter_lists.introduce(body)
         timeout_ms = self.config.election_timeout_ms
         if isinstance(request, FetchRequest):
             timeout_ms = self.config.fetch_timeout_ms
@@ -376,6 +374,7 @@ class Quorum:
         try:
             answer = await self._transport.send(send.node, name, body, timeout_ms)
             response = decode_response(request, answer)
+            self._voter_lists.note(answer)
         except (HttpError, PeerError) as error:
             self._complain(send.node, error)
             if isinstance(request, FetchRequest) and _is_lost(error):

@@ -73,6 +73,11 @@ class Registration:
         self._duplicate_since: int | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_disputed(self) -> bool:
+        """Whether another process seems to be this broker, and it is not clear yet whether it lives."""
+        return self._duplicate_since is not None
+
     def start(self) -> None:
         """Begin to register."""
         self._task = asyncio.create_task(self._run())
