@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -403,7 +402,7 @@ class Quorum:
     async def _reply_with_snapshot(self, ticket: int, response: messages.SnapshotResponse) -> None:
         read = asyncio.get_running_loop().run_in_executor
         data = await read(self._threads, self._files.read_snapshot, response.snapshot)
-        self._resolve(ticket, replace(response, data=data, error="" if data is not None else messages.UNKNOWN_SNAPSHOT))
+        self._resolve(ticket, response._replace(data=data, error="" if data is not None else messages.UNKNOWN_SNAPSHOT))
 
     def _resolve(self, ticket: int, response: Response) -> None:
         waiting = self._requests.pop(ticket, None)

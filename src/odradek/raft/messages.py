@@ -38,8 +38,7 @@ class SnapshotId(NamedTuple):
 NO_SNAPSHOT = SnapshotId(0, NO_EPOCH)
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(NamedTuple):
     """What a voter must remember over a restart."""
 
     epoch: int = 0
@@ -51,8 +50,7 @@ class QuorumState:
 # --- requests and their answers ---
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(NamedTuple):
     """Asks for a vote; with `pre_vote`, only whether one would be given."""
 
     candidate_id: int
@@ -62,8 +60,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteResponse(NamedTuple):
     """Yes or no, and what the voter knows of the epoch."""
 
     granted: bool
@@ -72,16 +69,14 @@ class VoteResponse:
     leader_epoch: int  # epoch of the last known leader; 0: never one
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpoch:
+class BeginQuorumEpoch(NamedTuple):
     """A new leader makes itself known."""
 
     leader_id: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BeginResponse:
+class BeginResponse(NamedTuple):
     """Whether we follow it now; if not, whom and what we know instead."""
 
     accepted: bool
@@ -89,8 +84,7 @@ class BeginResponse:
     leader_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpoch:
+class EndQuorumEpoch(NamedTuple):
     """A leader gives up; the first of `preferred` should stand at once."""
 
     leader_id: int
@@ -98,16 +92,14 @@ class EndQuorumEpoch:
     preferred: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EndResponse:
+class EndResponse(NamedTuple):
     """Taken note of."""
 
     epoch: int
     leader_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(NamedTuple):
     """Asks for what follows, and says by it that all below `end_offset` is flushed."""
 
     replica_id: int
@@ -117,8 +109,7 @@ class FetchRequest:
     max_entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(NamedTuple):
     """Entries from `start_offset` on, or where the logs part, or a snapshot to load, or an error."""
 
     error: str
@@ -131,8 +122,7 @@ class FetchResponse:
     snapshot: SnapshotId | None  # load this one first: our log starts there
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRequest:
+class SnapshotRequest(NamedTuple):
     """Asks for the snapshot that a FetchResponse named."""
 
     replica_id: int
@@ -140,8 +130,7 @@ class SnapshotRequest:
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotResponse:
+class SnapshotResponse(NamedTuple):
     """The snapshot. The machine answers without data: when `error` is empty the driver puts its bytes in."""
 
     error: str
@@ -163,16 +152,14 @@ class Tick:
     """Time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(NamedTuple):
     """A peer asks; the answer is a Reply with this ticket, now or later."""
 
     ticket: int
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """A peer answers. `request` is the very object that the Send held; late and doubled answers do no harm."""
 
     node: int
@@ -180,31 +167,27 @@ class Answered:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """There is no answer: refused, broken or timed out. `request` is the very object that the Send held."""
 
     node: int
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(NamedTuple):
     """Entries, as (type, body), that should go into the log; only a leader takes them."""
 
     entries: tuple[tuple[str, str], ...]
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotTaken(NamedTuple):
     """The driver has a durable snapshot of what it had applied up to there: the log before it may be cut."""
 
     snapshot: SnapshotId
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLost:
+class PeerLost(NamedTuple):
     """A peer's connection broke: a hint that it died, never a proof."""
 
     node: int
@@ -221,38 +204,33 @@ Event = Tick | Requested | Answered | Failed | Propose | SnapshotTaken | PeerLos
 # --- effects: to persist, in this order, then one fsync ---
 
 
-@dataclass(frozen=True, slots=True)
-class SaveQuorumState:
+class SaveQuorumState(NamedTuple):
     """Replace the stored quorum state."""
 
     state: QuorumState
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(NamedTuple):
     """Drop all entries from `end_offset` on."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Add entries at the log's end, which is `start_offset`."""
 
     start_offset: int
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(NamedTuple):
     """Store this snapshot and drop the whole log, which starts anew at the snapshot's end."""
 
     snapshot: SnapshotId
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CutBefore:
+class CutBefore(NamedTuple):
     """Drop all entries below `offset`: a stored snapshot ends there."""
 
     offset: int
@@ -264,16 +242,14 @@ Persist = SaveQuorumState | Truncate | Append | InstallSnapshot | CutBefore
 # --- effects: to send, once all of the above is on stable storage ---
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Ask a peer; what comes of it returns as Answered or Failed, with the same request object."""
 
     node: int
     request: Request
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """The answer to the Requested with this ticket."""
 
     ticket: int
@@ -283,62 +259,54 @@ class Reply:
 # --- effects: to apply, in this order, at the end ---
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """A majority has these: in order, each once since the start or since the snapshot last loaded."""
 
     start_offset: int
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class LoadSnapshot(NamedTuple):
     """Forget the applied state and take this one; Committed goes on at the snapshot's end."""
 
     snapshot: SnapshotId
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged:
+class LeaderChanged(NamedTuple):
     """Whom we take for the leader of `epoch` now; -1: nobody."""
 
     leader_id: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(NamedTuple):
     """We lead, and all up to our own first entry, which is at `start_offset`, is committed and applied."""
 
     epoch: int
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Deposed:
+class Deposed(NamedTuple):
     """We lead no longer; only ever after an Elected of the same epoch."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(NamedTuple):
     """The proposal lies in our log; unless it is Lost first, it is committed once Committed reaches `end_offset`."""
 
     ticket: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """We do not lead: nothing of the proposal went into the log."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """We were deposed before the proposal was committed: it may be gone, or be committed by another leader yet."""
 
     ticket: int
