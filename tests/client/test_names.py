@@ -17,7 +17,7 @@ def test_every_name_that_is_offered_is_there(name: str) -> None:
 
 
 def test_a_name_that_is_not_offered_is_refused_as_python_does() -> None:
-    with pytest.raises(AttributeError, match="module 'odradek.client' has no attribute 'Nothing'"):
+    with pytest.raises(AttributeError, match=r"module 'odradek\.client' has no attribute 'Nothing'"):
         _ = odradek.client.Nothing
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -250,6 +251,27 @@ def test_the_scripts_do_what_the_document_says(five: Five) -> None:
     others = ",".join(f"{node}@{five.cluster.address(node, 'http')}" for node in NODES if node != leader)
     code, out = five.script("list_topics", brokers=others)
     assert code == 1 and json.loads(out) == {"detail": f"leader is {leader}, can't accept"}
+
+
+def test_consume_prints_what_comes_until_it_is_interrupted(five: Five) -> None:
+    five.create("read", 1)
+    assert five.produce("read-1", "my first message", key="msg1")[0] == 204
+    command = [sys.executable, str(CLIENT / "consume.py"), "read-1", "-s", "1", "-b", five.list]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/") as consumer:
+        try:
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == "[0] [msg1] my first message\n"
+            assert five.produce("read-1", "my second message", key="msg2")[0] == 204
+            assert consumer.stdout.readline() == "[1] [msg2] my second message\n"
+            consumer.send_signal(signal.SIGINT)
+            assert consumer.wait(SOON) == 0
+        finally:
+            consumer.kill()
+
+
+def test_consuming_a_partition_that_does_not_exist_fails(five: Five) -> None:
+    code, out = five.script("consume", "nothing-1")
+    assert code == 1 and json.loads(out)["detail"]
 
 
 def test_acks_all_waits_for_a_replica_that_is_down(five: Five) -> None:
