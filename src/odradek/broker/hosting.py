@@ -107,7 +107,12 @@ class Hosting:
         for index, partition in present.partitions.items():
             role = wanted.partitions[index]
             if role != partition.role and self._broker.node_id in role.replicas:
-                self._broker.guarded(partial(self._assign, partition, role))
+                try:
+                    self._assign(partition, role)
+                except (DiskError, LogError) as error:
+                    self._broker.heed(error)
+                except Exception:
+                    logger.exception("a bug in giving %s its role; it is tried again", partition.tp)
 
     def open(self) -> None:
         """All that was true when this broker registered is known: begin, with everything that is here."""
