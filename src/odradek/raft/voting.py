@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from odradek.raft.core import (
     CANDIDATE,
     FOLLOWER,
@@ -17,7 +19,7 @@ from odradek.raft.core import (
 from odradek.raft.messages import NO_NODE, VoteRequest, VoteResponse
 
 
-class Voting(RaftCore):
+class Voting(RaftCore, ABC):
     """A voter that stands, or lets others stand."""
 
     def __init__(self, config: RaftConfig, stored: Stored, chance: Chance, now: int) -> None:
@@ -49,9 +51,9 @@ class Voting(RaftCore):
         else:
             self._lead()
 
+    @abstractmethod
     def _lead(self) -> None:
         """Start to lead the present epoch."""
-        raise NotImplementedError
 
     def _on_vote(self, ticket: int, request: VoteRequest) -> None:
         granted = False
@@ -124,9 +126,9 @@ class Voting(RaftCore):
             self._unattach(epoch)
         return True
 
+    @abstractmethod
     def _follow(self, leader_id: int, epoch: int, *, heard: bool) -> None:
         """Follow a leader; `heard`: from itself, not by what others say."""
-        raise NotImplementedError
 
     def _leave(self, role: str, epoch: int, leader_id: int) -> None:
         super()._leave(role, epoch, leader_id)
