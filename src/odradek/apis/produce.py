@@ -16,7 +16,7 @@ from odradek.apis.registry import Api, Versions
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.intake import Allowance, check_produced
-from odradek.broker.topics import OFFSETS_TOPIC, Topic
+from odradek.broker.topics import OFFSETS_TOPIC, Partition, Topic
 from odradek.log.errors import LogError, LogStoppedError
 from odradek.records.errors import KeylessRecordsError
 from odradek.wire.api import ApiKey
@@ -84,16 +84,17 @@ def _append(
     allowed: Allowance,
 ) -> asyncio.Future[None] | None:
     """Write one batch and fill in the answer; a future if it must wait for the disk."""
-    partition = None if topic is None else topic.partitions.get(sent.index)
-    if partition is None or not partition.is_leader or broker.is_fenced:
-        partition = broker.partition(name, sent.index)
-    if name == OFFSETS_TOPIC:
-        raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
-    if acks == _ALL:
-        partition.check_in_sync()
+    try:
+        partition = _led(broker, topic, name, sent.index, acks)
+    except PeerError as error:
+        if acks == _ALL:
+            broker.refusals.note(name, sent.index, sent.records, error, broker.monotonic_ms())
+        raise
     if sent.records is None:
         raise PeerError(ErrorCode.INVALID_RECORD, "there are no records")
     data = memoryview(sent.records)
+    if acks == _ALL and broker.refusals:
+        broker.refusals.check(partition, data, broker.monotonic_ms())
     log = partition.log
     check_produced(data, log.config, allowed)
     try:
@@ -115,6 +116,18 @@ def _append(
         broker.flusher.request(log)
         return None
     return broker.flushed(partition, last + 1)
+
+
+def _led(broker: Broker, topic: Topic | None, name: str, index: int, acks: int) -> Partition:
+    """The partition, if this broker may write to it now."""
+    partition = None if topic is None else topic.partitions.get(index)
+    if partition is None or not partition.is_leader or broker.is_fenced:
+        partition = broker.partition(name, index)
+    if name == OFFSETS_TOPIC:
+        raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
+    if acks == _ALL:
+        partition.check_in_sync()
+    return partition
 
 
 def _when_safe(

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.broker.config import BrokerConfig
 from odradek.broker.hosting import Hosting
+from odradek.broker.refusals import Refusals
 from odradek.broker.settings import SettingsView
 from odradek.broker.topics import INTERNAL_TOPICS, Partition, Topic
 from odradek.broker.watermarks import Watermarks
@@ -83,6 +84,7 @@ class Broker:
         self.registration: Lease | None = None  # None: nobody can take this broker's leaderships away
         self.metadata_version = 0  # changes with every topic that is made, grown or deleted
         self.on_topic_deleted: Callable[[str], None] = _nobody  # what the groups remember of it must go, too
+        self.refusals = Refusals()
         self.written: set[PartitionLog] = set()  # logs that were appended to since the last checkpoint
         self._configured = settings  # without what was changed while running
         self._by_id: dict[bytes, Topic] = {}

@@ -29,6 +29,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 _VERSION = 1
 
 
+def follows(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes after another one."""
+    return 0 < (sequence - other) % _SEQUENCES < _SEQUENCES // 2
+
+
 class Written(NamedTuple):
     """One batch of a producer, as it was written."""
 
@@ -47,6 +52,11 @@ class Producer:
     coordinator_epoch: int = _NO_EPOCH
     transaction_start: Offset = _NO_OFFSET  # first offset of its open transaction
     written: deque[Written] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def next_sequence(self) -> int | None:
+        """With which its next batch must begin; None if any will do."""
+        return (self.written[-1].last_sequence + 1) % _SEQUENCES if self.written else None
 
 
 class Producers:
@@ -93,11 +103,19 @@ class Producers:
         for written in producer.written:
             if written.base_sequence == base and written.last_sequence == last:
                 return written
-        if producer.written:
-            expected = (producer.written[-1].last_sequence + 1) % _SEQUENCES
-            if base != expected:
-                raise OutOfOrderSequenceError(f"{name} sent sequence {base}, {expected} was expected")
+        expected = producer.next_sequence
+        if base != expected and expected is not None:
+            raise OutOfOrderSequenceError(f"{name} sent sequence {base}, {expected} was expected")
         return None
+
+    def may_come(self, header: BatchHeader, sequence: int) -> bool:
+        """Whether a batch's producer could go on with this sequence, in the batch's epoch."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None:
+            return True
+        if header.producer_epoch != producer.epoch:
+            return header.producer_epoch > producer.epoch and sequence == 0
+        return producer.next_sequence in (None, sequence)
 
     def update(self, header: BatchHeader, now_ms: int, coordinator_epoch: int = _NO_EPOCH) -> None:
         """Take note of a batch that is in the log now."""
