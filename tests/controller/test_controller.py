@@ -251,3 +251,18 @@ async def test_nobody_is_fenced_because_the_controller_itself_stood_still() -> N
             await tick()
         assert unfenced(house) == {77}
         await until(lambda: unfenced(house) == set(), seconds=5)
+
+
+@asynchronous
+async def test_a_controller_does_not_fence_its_own_process_for_being_busy() -> None:
+    async with houses((), session_timeout_ms=300) as (house,):
+        args = {"incarnation": "x", "kafka": None, "http": None, "rack": None}
+        for broker_id in (house.node_id, 77):
+            epoch = (await house.controller.call("register-broker", {**args, "broker_id": broker_id}))["broker_epoch"]
+            beat = {"broker_id": broker_id, "broker_epoch": epoch, "applied_offset": epoch, "wants_shutdown": False}
+            await house.controller.call("heartbeat", beat)
+        await until(lambda: unfenced(house) == {house.node_id}, seconds=5)
+        renewed = house.controller._active
+        assert renewed is not None
+        await until(lambda: not renewed.sessions.expired(renewed._now()), seconds=5)
+        assert unfenced(house) == {house.node_id}

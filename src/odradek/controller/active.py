@@ -144,6 +144,9 @@ class ActiveController:
     async def _look_after_brokers(self) -> None:
         now = self._now()
         for broker_id in self.sessions.expired(now):
+            if broker_id == self._quorum.node_id and self.sessions.was_heard(broker_id):
+                self.sessions.touch(broker_id, now)  # it is this very process: it lives, and has much to do
+                continue
             broker = self.working.brokers.get(broker_id)
             if broker is not None and not broker.fenced:
                 logger.warning("broker %d is fenced: it was not heard of in time", broker_id)

@@ -48,6 +48,11 @@ class BrokerSessions:
             session.is_heard = False
             session.deadline_ms = min(session.deadline_ms, now)
 
+    def was_heard(self, broker_id: int) -> bool:
+        """Whether it has sent a heartbeat in this term, and has not been lost since."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.is_heard
+
     def forget(self, broker_id: int) -> None:
         """It is fenced, gone or no longer registered: wait for nothing."""
         self._sessions.pop(broker_id, None)
