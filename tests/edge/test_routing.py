@@ -39,6 +39,31 @@ def test_a_route_is_found_by_its_path(method: str, path: str, found: str, parame
     assert (match.route.path, match.parameters) == (found, parameters)
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_fixed_name_is_found_before_an_open_one_whichever_was_added_first(is_reversed: bool) -> None:
+    paths = [
+        "/{channel}",
+        "/{channel}/{timestamp}",
+        "/topic",
+        "/topic/{name}",
+        "/{channel}/latest",
+        "/topic/{name}/log",
+    ]
+    router = Router(*(Route("GET", path, answer) for path in (paths[::-1] if is_reversed else paths)))
+    wanted = {
+        "/topic": "/topic",
+        "/orders": "/{channel}",
+        "/topic/7": "/topic/{name}",
+        "/topic/latest": "/topic/{name}",
+        "/orders/latest": "/{channel}/latest",
+        "/orders/7": "/{channel}/{timestamp}",
+        "/topic/a/log": "/topic/{name}/log",
+    }
+    for path, found in wanted.items():
+        assert router.find("GET", path).route.path == found, path
+    assert sorted(route.path for route in router) == sorted(paths)
+
+
 @pytest.mark.parametrize("path", ["", "/", "/topic", "/topics/", "/topics//", "/topics/a/b/c", "topics", "//topics"])
 def test_other_paths_are_told_what_there_is(path: str) -> None:
     with pytest.raises(RequestError) as caught:

@@ -6,7 +6,7 @@ Nothing here touches a socket. A path is given by its pieces, as in `/admin/v1/t
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, unquote
@@ -21,6 +21,22 @@ class Page(NamedTuple):
     content_type: str
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
+
+
+class Stream(NamedTuple):
+    """What a route answers piece by piece, for as long as it has any.
+
+    The next piece is asked for when the client has taken those before it. The iterator is cancelled in its waiting when
+    the client goes or the door closes, and closed in any case.
+    """
+
+    chunks: AsyncIterator[bytes]
+    content_type: str
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Page | Stream
 
 
 def json_page(content: object, status: int = 200) -> Page:
@@ -66,22 +82,26 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object; 400 if it is none."""
+        content = self.any_json()
+        if not isinstance(content, dict):
+            raise RequestError(400, "the body is JSON, but not an object: send {...}")
+        return content
+
+    def any_json(self) -> Any:
+        """The body as JSON; 400 if it is none."""
         try:
-            content = json.loads(self.body, parse_constant=_refuse_constant)
+            return json.loads(self.body, parse_constant=_refuse_constant)
         except RecursionError:
             raise RequestError(400, "the body is nested too deep") from None
         except ValueError as error:
             raise RequestError(400, f"the body is not JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise RequestError(400, "the body is JSON, but not an object: send {...}")
-        return content
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-Handler = Callable[[Request], Page | Awaitable[Page]]
+Handler = Callable[[Request], Answer | Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +111,10 @@ class RouteDoc:
     summary: str
     tag: str
     responses: Mapping[int, str | tuple[str, Any]]  # by status: when it comes, and an example of the body
-    request: Mapping[str, Any] | None = None  # an example of the body
+    request: Mapping[str, Any] | Sequence[Any] | None = None  # an example of the body
     optional: frozenset[str] = frozenset()  # fields of the body that may be left out
+    query: Mapping[str, str] = field(default_factory=dict)  # what may stand behind the path, and what it means
+    headers: Mapping[str, str] = field(default_factory=dict)  # the same for headers that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +135,38 @@ class Match(NamedTuple):
 
 
 class Router:
-    """The routes of a door. More may be added while it is open."""
+    """The routes of a door. More may be added while it is open.
+
+    Of two paths that fit, the one with a fixed name where the other is open answers, whichever was added first.
+    """
 
     def __init__(self, *routes: Route) -> None:
         self._fixed: dict[str, dict[str, Route]] = {}  # by path, then by method
-        self._open: dict[str, dict[str, Route]] = {}  # the same for paths that leave a piece open
+        self._open: dict[str, _OpenPath] = {}  # paths that leave a piece open
+        self._open_by_pieces: dict[int, list[_OpenPath]] = {}  # the same by how many pieces they have
         for route in routes:
             self.add(route)
 
     def add(self, *routes: Route) -> None:
         """Take routes in; each method on a path has one."""
         for route in routes:
-            methods = (self._open if "{" in route.path else self._fixed).setdefault(route.path, {})
+            methods = self._open_methods(route.path) if "{" in route.path else self._fixed.setdefault(route.path, {})
             if route.method in methods:
                 raise ValueError(f"{route.method} {route.path} is taken")
             methods[route.method] = route
 
+    def _open_methods(self, path: str) -> dict[str, Route]:
+        found = self._open.get(path)
+        if found is None:
+            found = self._open[path] = _OpenPath(path.split("/"), {})
+            same = self._open_by_pieces.setdefault(len(found.pieces), [])
+            same.append(found)
+            same.sort(key=lambda path: [piece[:1] == "{" for piece in path.pieces])  # fixed names win
+        return found.methods
+
     def __iter__(self) -> Iterator[Route]:
         """All routes."""
-        for methods in (*self._fixed.values(), *self._open.values()):
+        for methods in (*self._fixed.values(), *(path.methods for path in self._open.values())):
             yield from methods.values()
 
     def paths(self) -> list[str]:
@@ -151,18 +186,23 @@ class Router:
         return Match(route, parameters)
 
     def _find_open(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        for template, methods in self._open.items():
-            parameters = _parameters(template, path)
+        pieces = path.split("/")
+        for candidate in self._open_by_pieces.get(len(pieces), ()):
+            parameters = _parameters(candidate.pieces, pieces)
             if parameters is not None:
-                return methods, parameters
+                return candidate.methods, parameters
         raise RequestError(404, f"there is nothing at this path; try {', '.join(self.paths())}")
 
 
-def _parameters(template: str, path: str) -> dict[str, str] | None:
+class _OpenPath(NamedTuple):
+    """A path that leaves pieces open, and what answers on it."""
+
+    pieces: list[str]
+    methods: dict[str, Route]
+
+
+def _parameters(wanted_pieces: list[str], pieces: list[str]) -> dict[str, str] | None:
     """What a path has where a template is open; None if it does not fit."""
-    wanted_pieces, pieces = template.split("/"), path.split("/")
-    if len(wanted_pieces) != len(pieces):
-        return None
     found: dict[str, str] = {}
     for wanted, piece in zip(wanted_pieces, pieces, strict=True):
         if wanted[:1] == "{" and piece:
@@ -174,7 +214,9 @@ def _parameters(template: str, path: str) -> dict[str, str] | None:
 
 def split_target(target: bytes) -> tuple[str, dict[str, str]]:
     """Split the target of a request into its path, as it came, and its query."""
-    path, _, query = target.decode("ascii", "replace").partition("?")
+    path, mark, query = target.decode("ascii", "replace").partition("?")
+    if not mark:
+        return path, {}
     try:
         return path, dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS_MAX))
     except ValueError:
