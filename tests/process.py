@@ -21,9 +21,17 @@ STOP_SECONDS_MAX = 30.0
 class BrokerProcess:
     """`odradek serve` in a process of its own; its port stays the same over restarts."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, *, http: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        http: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         self.settings = dict(settings or {})
+        self.environment = dict(environment or {})  # beside that of the tests: where its object store is
         self.http = "127.0.0.1:0" if http else "off"
         self.port = 0
         self.ready_line = ""
@@ -49,7 +57,7 @@ class BrokerProcess:
         self.stderr = (self.directory.parent / f"{self.directory.name}.stderr").open("ab")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ODRADEK_")}
         self._process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=self.stderr, text=True, env=environment
+            self.command(), stdout=subprocess.PIPE, stderr=self.stderr, text=True, env=environment | self.environment
         )
         self.ready_line = self._read_line()
         words = dict(word.split("=", 1) for word in self.ready_line.split() if "=" in word)

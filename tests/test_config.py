@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.objects_config import ObjectsConfig, TopicObjects
 from odradek.config import (
     SETTINGS,
     Kind,
@@ -46,15 +47,16 @@ def load(
 # The table
 
 
-def test_topic_settings_are_the_fields_of_log_config_and_min_insync_replicas() -> None:
+def test_topic_settings_are_the_fields_of_what_logs_and_stores_are_given_and_min_insync_replicas() -> None:
     names = {setting.name for setting in SETTINGS.values() if setting.scope == "topic"}
-    assert names == {field.name.replace("_", ".") for field in fields(LogConfig)} | {"min.insync.replicas"}
+    given = {field.name.replace("_", ".") for part in (LogConfig, TopicObjects) for field in fields(part)}
+    assert names == given | {"min.insync.replicas"}
 
 
 def test_broker_settings_are_the_fields_of_what_the_parts_are_given() -> None:
     names = {setting.name for setting in SETTINGS.values() if setting.scope == "broker"}
-    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GroupConfig, ReplicationConfig)
-    given = {field.name.replace("_", ".") for part in parts for field in fields(part)}
+    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GroupConfig, ReplicationConfig, ObjectsConfig)
+    given = {field.name.replace("_", ".") for part in parts for field in fields(part)} - {"store.is.own"}
     by_name = {"dir", "log.level", "kafka", "http", "grpc", "advertised.kafka", "advertised.http", "rack"}
     of_the_cluster = {
         "voters",

@@ -16,11 +16,13 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
 from odradek.broker.config import BrokerConfig
+from odradek.broker.objects_config import ObjectsConfig, TopicObjects
 from odradek.controller.config import ControllerConfig, QuorumConfig
 from odradek.edge.config import KafkaDoorConfig
 from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
 from odradek.replication.config import ReplicationConfig
+from odradek.settings_objects import contradiction
 from odradek.settings_rows import SETTINGS
 from odradek.settings_table import (
     ENVIRONMENT_PREFIX,
@@ -59,6 +61,7 @@ _BY_VARIABLE = {variable: setting for setting in SETTINGS.values() for variable 
 _BY_FLAG = {setting.flag: setting for setting in SETTINGS.values() if setting.flag is not None}
 
 _DEFAULT = "default"
+_OBJECTS_FOLDER = "objects"
 _TOPIC = "topic"
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -95,13 +98,15 @@ class Settings:
     def log_config(self, overrides: Mapping[str, object] = _NOTHING) -> LogConfig:
         """Make what the logs of one topic read; `overrides` are the topic's own settings."""
         own = self.with_overrides(overrides) if overrides else self
+        objects = TopicObjects.of(own.values)
+        is_archived = objects.remote_storage_enable  # the rest of what is to be kept is in the object store
         return LogConfig(
             segment_bytes=own._integer("segment.bytes"),
             segment_ms=own._integer("segment.ms"),
             segment_index_bytes=own._integer("segment.index.bytes"),
             index_interval_bytes=own._integer("index.interval.bytes"),
-            retention_bytes=own._integer("retention.bytes"),
-            retention_ms=own._integer("retention.ms"),
+            retention_bytes=objects.local_retention_bytes if is_archived else own._integer("retention.bytes"),
+            retention_ms=objects.local_retention_ms if is_archived else own._integer("retention.ms"),
             cleanup_policy=cast("frozenset[Literal['delete', 'compact']]", own["cleanup.policy"]),
             delete_retention_ms=own._integer("delete.retention.ms"),
             min_cleanable_dirty_ratio=cast("float", own["min.cleanable.dirty.ratio"]),
@@ -227,6 +232,20 @@ class Settings:
             group_consumer_assignors=tuple(sorted(assignors, reverse=True)),
         )
 
+    def objects_config(self) -> ObjectsConfig:
+        """Make what channels and archived segments read."""
+        url = self._text("store.url")
+        return ObjectsConfig(
+            store_url=url or (self.directory.absolute() / _OBJECTS_FOLDER).as_uri(),
+            store_is_own=not url,
+            store_threads=self._integer("store.threads"),
+            channel_backlog_bytes=self._integer("channel.backlog.bytes"),
+            channel_timeout_ms=self._integer("channel.timeout.ms"),
+            rama_max_skew_ms=self._integer("rama.max.skew.ms"),
+            client_failures_max=self._integer("client.failures.max"),
+            remote_log_manager_task_interval_ms=self._integer("remote.log.manager.task.interval.ms"),
+        )
+
     def address(self, name: str) -> tuple[str, int] | None:
         """An address as host and port; None for a word such as `off`."""
         text = self._text(name)
@@ -324,6 +343,9 @@ def _checked(values: Mapping[str, Value], sources: Mapping[str, str], secret: st
             f"{low} = {values[low]} ({sources[low]}) is more than {high} = {values[high]} ({sources[high]}): "
             "a record would have to be compacted before it may be; lower the first or raise the second"
         )
+    problem = contradiction(values)
+    if problem is not None:
+        raise SettingError(problem)
     return settings
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from odradek.settings_objects import OBJECT_BROKER_ROWS, OBJECT_TOPIC_ROWS
 from odradek.settings_table import (
     DAY_MS,
     GIB,
@@ -169,7 +170,8 @@ _DOOR_ROWS = (
     ),
     Setting(
         "http", "broker", Kind.ADDRESS, "127.0.0.1:8080",
-        "Where `GET /metrics`, `GET /healthcheck`, SSKafka's REST routes and the other brokers are answered.",
+        "Where `GET /metrics`, `GET /healthcheck`, the REST routes (Katar's, RAMA's and SSKafka's; `/docs` shows them) "
+        "and the other brokers are answered.",
         choices=("off",), flag="--http",
     ),
     Setting(
@@ -466,6 +468,15 @@ _GROUP_ROWS = (
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
         setting.name: setting
-        for setting in (*_TOPIC_ROWS, *_DOOR_ROWS, *_BROKER_ROWS, *_CLUSTER_ROWS, *_GROUP_ROWS, *_LOG_ROWS)
+        for setting in (
+            *_TOPIC_ROWS,
+            *OBJECT_TOPIC_ROWS,
+            *_DOOR_ROWS,
+            *_BROKER_ROWS,
+            *_CLUSTER_ROWS,
+            *_GROUP_ROWS,
+            *OBJECT_BROKER_ROWS,
+            *_LOG_ROWS,
+        )
     }
 )

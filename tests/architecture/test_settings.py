@@ -22,6 +22,8 @@ READ_AS = {
     "cluster.secret.file": "secret",
     "controller.quorum.election.timeout.ms": "election_timeout_ms",
     "controller.quorum.fetch.timeout.ms": "fetch_timeout_ms",
+    "local.retention.bytes": "retention_bytes",  # what the log of an archived topic keeps on the disk
+    "local.retention.ms": "retention_ms",
     "metadata.snapshot.bytes": "snapshot_bytes",
     "metadata.snapshot.interval.ms": "snapshot_interval_ms",
 }
