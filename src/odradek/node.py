@@ -21,12 +21,20 @@ from typing import Any, NamedTuple
 
 from odradek.apis.context import Door
 from odradek.apis.table import APIS, SERVED
+from odradek.broker.archive_reading import ArchiveReader
+from odradek.broker.archiving import Archiving
 from odradek.broker.broker import Broker
+from odradek.broker.channel_stores import ChannelStores
+from odradek.broker.channels import Channels
+from odradek.broker.clients import Clients
 from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.housekeeping import Housekeeping
+from odradek.broker.katar_port import KatarBroker
+from odradek.broker.katar_reading import KatarReader
 from odradek.broker.membership import Membership, is_broker
 from odradek.broker.offsets_topic import KnownTopics, OffsetsTopic
 from odradek.broker.plain import PlainBroker
+from odradek.broker.rama import RamaBroker
 from odradek.broker.watermarks import Watermarks
 from odradek.client.http import HttpError, HttpLink
 from odradek.clock import Clock, SystemClock
@@ -46,6 +54,8 @@ from odradek.edge.kafka import KafkaServer
 from odradek.edge.metrics_page import MetricsPage
 from odradek.edge.rest import kraft, openapi
 from odradek.edge.rest.guard import Guard
+from odradek.edge.rest.katar import KatarDoor
+from odradek.edge.rest.rama import RamaDoor
 from odradek.edge.rest.sskafka import SSKafkaDoor
 from odradek.edge.routing import Route, RouteDoc, Router
 from odradek.groups.coordinator import Coordinator
@@ -54,7 +64,7 @@ from odradek.metrics import DoorStats
 from odradek.model import parse_partition_directory
 
 # `pipelines` is where odradek.spark keeps the state of pipelines that run on this machine.
-_OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop", "pipelines"})
+_OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop", "objects", "pipelines"})
 _MEMBER_ID_BYTES = 16
 _DESCRIPTORS_KEPT = 64  # for the journal, directories, the HTTP door
 _START_SECONDS = 60.0  # for a broker that stands alone to be ready
@@ -92,6 +102,7 @@ class Node:
     http: Address | None
     _parts: AsyncExitStack
     refused: asyncio.Future[str]  # why the cluster does not want this broker
+    channels: Channels
 
     @classmethod
     async def start(
@@ -139,7 +150,8 @@ async def _assemble(
     broker = _make_broker(settings, clock, disk, store)
     parts.push_async_callback(broker.close)
     parts.push_async_callback(broker.metadata.close)
-    port = _add_routes(router, broker, quorum.secret, parts)
+    channels = _make_channels(settings, broker, disk, parts)
+    port = _add_routes(router, broker, channels, settings, parts)
     if http is not None:
         await web.open()
         await _refuse_twin(broker, quorum)
@@ -149,9 +161,7 @@ async def _assemble(
         raise StartError(str(error)) from error
     port.is_started = True
     broker.start()
-    housekeeping = Housekeeping(broker)
-    housekeeping.start()
-    parts.push_async_callback(housekeeping.close)
+    _start_background(broker, channels.stores, parts)
     offsets = OffsetsTopic(broker)
     parts.push_async_callback(offsets.close)
     groups = Coordinator(settings.group_config(), clock, offsets, KnownTopics(broker), _new_member_id)
@@ -170,10 +180,29 @@ async def _assemble(
         groups.load()  # also of a topic that is not made before it is needed
     if kafka is not None and advertised is not None:
         await _open_kafka(server, broker, groups, advertised, quorum.secret, parts)
-    metrics = MetricsPage(broker, groups, stats)
-    router.add(Route("GET", "/metrics", lambda _request: metrics(), _METRICS))
+    _add_metrics(router, MetricsPage(broker, groups, stats, channels=channels.gauges))
     parts.push_async_callback(membership.leave, settings.controlled_shutdown_timeout_ms)
-    return Node(settings, broker, groups, stats, kafka, http, parts, membership.registration.refused)
+    channels.start()
+    parts.push_async_callback(channels.close)
+    return Node(settings, broker, groups, stats, kafka, http, parts, membership.registration.refused, channels)
+
+
+def _make_channels(settings: Settings, broker: Broker, disk: Disk, parts: AsyncExitStack) -> Channels:
+    config = settings.objects_config()
+    stores = ChannelStores(config)
+    parts.callback(stores.close)
+    return Channels(broker, config, disk, stores)
+
+
+def _start_background(broker: Broker, stores: ChannelStores, parts: AsyncExitStack) -> None:
+    """What the broker does on its own: looking after its logs, and archiving."""
+    housekeeping = Housekeeping(broker)
+    housekeeping.start()
+    parts.push_async_callback(housekeeping.close)
+    broker.archive = ArchiveReader(stores, stores.config.store_url)
+    archiving = Archiving(broker, stores.config, stores)
+    archiving.start()
+    parts.push_async_callback(archiving.close)
 
 
 async def _open_kafka(
@@ -189,6 +218,10 @@ async def _open_kafka(
     door = Door(broker, groups, sessions, server.room, SERVED, *advertised, is_broker=recognise)
     parts.push_async_callback(_close_door, server, broker)
     await server.open(door)
+
+
+def _add_metrics(router: Router, metrics: MetricsPage) -> None:
+    router.add(Route("GET", "/metrics", lambda _request: metrics(), _METRICS))
 
 
 def _make_broker(settings: Settings, clock: Clock, disk: Disk, store: LogStore) -> Broker:
@@ -208,12 +241,23 @@ def _make_broker(settings: Settings, clock: Clock, disk: Disk, store: LogStore) 
     return broker
 
 
-def _add_routes(router: Router, broker: Broker, secret: str | None, parts: AsyncExitStack) -> _KraftPort:
-    port = _KraftPort(broker, secret)
-    door = SSKafkaDoor(PlainBroker(broker), Guard(port), lambda: not broker.failed.done())
+def _add_routes(
+    router: Router, broker: Broker, channels: Channels, settings: Settings, parts: AsyncExitStack
+) -> _KraftPort:
+    config = settings.objects_config()
+    port = _KraftPort(broker, settings.quorum_config().secret)
+    guard = Guard(port)
+    clients = Clients(broker, config.client_failures_max)
+    parts.push_async_callback(clients.close)
+    door = SSKafkaDoor(PlainBroker(broker), guard, lambda: not broker.failed.done(), clients)
     parts.push_async_callback(door.close)
-    router.add(*door.routes(), *kraft.routes(port))
+    katar = KatarDoor(KatarBroker(broker), KatarReader(broker), guard, clients)
+    parts.push_async_callback(katar.close)
+    router.add(*door.routes(), *kraft.routes(port), *katar.routes())
     router.add(*openapi.routes(router))
+    rama = RamaDoor(RamaBroker(broker, channels), clients, guard, router, config.rama_max_skew_ms)
+    parts.push_async_callback(rama.close)
+    router.add(*rama.routes())  # behind all others: a channel may be called anything else
     return port
 
 

@@ -87,6 +87,18 @@ async def test_json_goes_out_and_comes_back_with_our_headers() -> None:
 
 
 @asynchronous
+async def test_bytes_that_must_not_be_written_anew_stay_as_they_are() -> None:
+    async def same(_head: bytes, body: bytes) -> bytes:
+        return f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+    async with Door(same) as door:
+        link = HttpLink(door.address)
+        assert await link.send("PUT", "/x", b'{"a" : 1.00}', 5_000) == (200, b'{"a" : 1.00}')
+        assert await link.send("GET", "/x", b"", 5_000) == (200, b"")
+        await link.close()
+
+
+@asynchronous
 async def test_one_connection_serves_many_requests_one_after_the_other() -> None:
     async with Door() as door:
         link = HttpLink(door.address)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.records.build import ControlType, build_batch, control_batch, read_control, rebuild_batch
+from odradek.records.build import ControlType, build_batch, build_values, control_batch, read_control, rebuild_batch
 from odradek.records.compression import Codec
 from odradek.records.errors import InvalidRecordError, UnsupportedCodecError
 from odradek.records.header import BatchHeader, check_batch, stamp_log_append_time
@@ -25,6 +25,20 @@ def stored(records: list[NewRecord], base_offset: int) -> list[Record]:
 def test_what_is_built_is_what_is_parsed(records: list[NewRecord], codec: Codec, base_offset: int) -> None:
     batch = build_batch(records, codec=codec, base_offset=base_offset)
     assert parse_batch(batch, check_crc=True) == stored(records, base_offset)
+
+
+@given(st.lists(st.binary(max_size=3_000), min_size=1, max_size=20), st.none() | st.binary(max_size=3_000))
+def test_values_of_one_key_and_time_are_the_batch_that_their_records_are(
+    values: list[bytes], key: bytes | None
+) -> None:
+    assert build_values(values, key, NOW_MS) == build_batch([NewRecord(value, key, NOW_MS) for value in values])
+
+
+def test_values_may_be_long_and_many_but_not_none() -> None:
+    for values in ([b"v" * 3_000_000, b"w" * 2047, b"", b"x" * 2048], [b"v"] * 10_000):
+        assert build_values(values, None, 7) == build_batch([NewRecord(value, None, 7) for value in values])
+    with pytest.raises(InvalidRecordError, match="at least one record"):
+        build_values([], None, 7)
 
 
 def test_a_record_as_long_as_a_segment_comes_back() -> None:

@@ -258,7 +258,7 @@ class Leader:
                             offset=self.led[TOPIC_ID, each.partition_index].log.log_start,
                         )
                         for each in topic.partitions
-                        if each.timestamp == -2
+                        if each.timestamp == -4
                     ],
                 )
             ]

@@ -42,11 +42,17 @@ async def _trim(context: Context, name: str, wanted: delete_records.RequestParti
     offset = partition.high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset
     if not 0 <= offset <= partition.high_watermark:
         raise PeerError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition.tp} ends at {partition.high_watermark}")
+    archive = partition.archive
+    if archive is not None and archive.pieces and offset > partition.log_start:
+        place = {"topic_id": partition.topic_id.hex(), "partition": partition.index}
+        await context.broker.change(
+            "forget-archived", {**place, "leader_epoch": partition.leader_epoch, "start": offset}
+        )  # the objects go in the background
     if offset > log.log_start:
         removal = log.delete_records(offset)
         await asyncio.get_running_loop().run_in_executor(None, removal.run)
         partition.advanced()
-    return log.log_start
+    return partition.log_start
 
 
 API = Api(ApiKey.DELETE_RECORDS, VERSIONS, delete_records.Request, handle)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from odradek.apis.leader_epoch import check_leader_epoch
+from odradek.broker.archive_reading import read_chunk
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.fetch_sessions import PartitionKey, Wanted
 from odradek.broker.topics import Partition
-from odradek.log.reader import begin_read
 from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import fetch
 
@@ -51,7 +51,7 @@ class Reading:
         self.partition: Partition | None = None
         self.data = _EMPTY
         self.size_bytes = 0
-        self.is_cold = False  # its bytes must be read from the disk
+        self.is_cold = False  # its bytes must be read from the disk, or from the archive
         self.error: PeerError | None = None
         self.high_watermark = -1
         self.last_stable = -1
@@ -139,7 +139,7 @@ class FetchRound:
         log, wanted = partition.log, reading.wanted
         reading.high_watermark = partition.high_watermark
         reading.last_stable = partition.last_stable_offset
-        reading.log_start = log.log_start
+        reading.log_start = log.log_start if partition.archive is None else partition.log_start
         check_leader_epoch(wanted.leader_epoch, partition.leader_epoch)
         reading.diverging, reading.nearer = None, _NONE
         if self.reader.is_replica:
@@ -154,11 +154,19 @@ class FetchRound:
         room = min(wanted.max_bytes, self._max_bytes - self.size_bytes)
         if room <= 0 and self.size_bytes:
             return
+        if wanted.offset < log.state.log_start and self._is_archived(partition, wanted.offset):
+            reading.is_cold = True
+            return
         chunk = log.read(wanted.offset, max(room, 0), upto=reading.end, nowait=True)
         if chunk is None:
             reading.is_cold = True
         else:
             self._take(reading, chunk.data, room)
+
+    def _is_archived(self, partition: Partition, offset: int) -> bool:
+        """Whether an offset is to be read from the archive; a replica copies only what is on the leader's disk."""
+        has_reader = self._broker.archive is not None and not self.reader.is_replica
+        return has_reader and partition.is_in_archive_only(offset)
 
     def _serves_replica(self, reading: Reading, partition: Partition) -> bool:
         """See whether a follower's log is like ours, and note how far it is; False if it must cut its own first."""
@@ -207,8 +215,8 @@ class FetchRound:
         self.size_bytes += len(data)
 
     async def read_from_disk(self) -> None:
-        """Read in a thread what is not in memory."""
-        loop = asyncio.get_running_loop()
+        """Read in threads what is not in memory: from the disk, or from the archive."""
+        away: PeerError | None = None  # the archive did not answer: it is not waited for again
         for reading in self.readings:
             if not reading.is_cold or reading.partition is None:
                 continue
@@ -216,16 +224,19 @@ class FetchRound:
             room = min(reading.wanted.max_bytes, self._max_bytes - self.size_bytes)
             if room <= 0 and self.size_bytes:
                 continue
+            is_archived = self._is_archived(reading.partition, reading.wanted.offset)
             try:
-                job = begin_read(reading.partition.log, reading.wanted.offset, max(room, 0), reading.end)
-                try:
-                    chunk = await loop.run_in_executor(None, job.run)
-                finally:
-                    job.finish()
+                if is_archived and away is not None:
+                    raise away
+                chunk = await read_chunk(
+                    self._broker, reading.partition, reading.wanted.offset, max(room, 0), reading.end
+                )
                 self._take(reading, chunk.data, room)
+                self.has_error |= is_archived  # there is more behind it, but it is not waited for: this is enough
             except CLIENT_FAULTS as error:
                 reading.error = peer_error(error)
                 self.has_error = True
+                away = reading.error if is_archived else away
 
 
 class WaitingFetch:

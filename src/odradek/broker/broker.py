@@ -14,15 +14,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from odradek.broker.archive_reading import ArchiveReader
+from odradek.broker.archive_rules import change_problem, store_problem
 from odradek.broker.config import BrokerConfig
 from odradek.broker.hosting import Hosting
+from odradek.broker.objects_config import TopicObjects
 from odradek.broker.refusals import Refusals
 from odradek.broker.settings import SettingsView
 from odradek.broker.topics import INTERNAL_TOPICS, Partition, Topic
 from odradek.broker.watermarks import Watermarks
 from odradek.clock import Clock
 from odradek.controller.controller import Changes, Controller
-from odradek.controller.image import ClusterImage, metric_name
+from odradek.controller.image import ClusterImage, TopicImage, metric_name
 from odradek.disk.errors import DiskError
 from odradek.log.config import LogConfig
 from odradek.log.errors import LogError, LogStoppedError
@@ -84,6 +87,7 @@ class Broker:
         self.registration: Lease | None = None  # None: nobody can take this broker's leaderships away
         self.metadata_version = 0  # changes with every topic that is made, grown or deleted
         self.on_topic_deleted: Callable[[str], None] = _nobody  # what the groups remember of it must go, too
+        self.archive: ArchiveReader | None = None  # reads what is archived; None: nobody does
         self.refusals = Refusals()
         self.written: set[PartitionLog] = set()  # logs that were appended to since the last checkpoint
         self._configured = settings  # without what was changed while running
@@ -123,6 +127,8 @@ class Broker:
             return
         for topic in self.topics.values():
             self.reconfigure(topic)
+            if self.hosting.channels is not None:
+                self.hosting.channels.changed(topic)
 
     @property
     def cluster_id(self) -> str:
@@ -289,12 +295,20 @@ class Broker:
                 f"{self.config.partitions_max}",
             )
 
-    def check_overrides(self, overrides: Mapping[str, str]) -> None:
+    def check_overrides(self, overrides: Mapping[str, str], topic: TopicImage | None = None) -> None:
         """Refuse settings that a topic cannot have."""
         try:
             self.settings.log_config(overrides)
+            settings = self.settings.with_overrides(overrides)
         except SettingError as error:
             raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        problem = change_problem(topic, settings.values)
+        if problem is None and settings.values["remote.storage.enable"]:
+            problem = store_problem(settings.objects_config(), stands_alone=self.stands_alone)
+        if problem is not None:
+            raise PeerError(ErrorCode.INVALID_CONFIG, problem)
+        if self.hosting.channels is not None:
+            self.hosting.channels.check(overrides)
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None, *, timeout_ms: int = 30_000) -> None:
         """Take a topic away, if it still has this id; its bytes are freed in the background."""
@@ -343,7 +357,7 @@ class Broker:
                     self.metadata.image.topics[name].configs if name in self.metadata.image.topics else topic.overrides
                 )
                 overrides = change(was) if callable(change) else change
-                self.check_overrides(overrides)
+                self.check_overrides(overrides, self.metadata.image.topics.get(name))
                 args = {"name": name, "configs": dict(overrides), "was": dict(was)}
                 if await self._set("set-topic-configs", args):
                     return
@@ -434,9 +448,11 @@ class Broker:
                 self.flusher.request(partition.log)
 
     def config_of(self, topic: Topic) -> LogConfig:
-        """What the logs of a topic read; its number of replicas in sync is noted with it."""
-        replicas = self.settings.with_overrides(topic.overrides).values["min.insync.replicas"]
+        """What the logs of a topic read; what the topic itself must know of its settings is noted with it."""
+        values = self.settings.with_overrides(topic.overrides).values
+        replicas = values["min.insync.replicas"]
         topic.min_insync_replicas = replicas if isinstance(replicas, int) else 1
+        topic.is_archived = TopicObjects.of(values).remote_storage_enable
         return self.settings.log_config(topic.overrides)
 
     def guarded(self, action: Callable[[], _Result]) -> _Result:

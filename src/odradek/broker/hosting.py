@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,6 +62,19 @@ class OffsetsListener(Protocol):
         """It does not lead it any more, as of this term; None: there is no such partition any more."""
 
 
+class TopicListener(Protocol):
+    """Who wants to know how topics change; `broker.channels.Channels` is what there is."""
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        """Refuse settings that a topic cannot have here, by PeerError."""
+
+    def changed(self, topic: Topic) -> None:
+        """It is new, or its settings or roles have changed."""
+
+    def deleted(self, topic: Topic) -> None:
+        """It is about to go; its replicas are still what they were."""
+
+
 class Hosting:
     """The replicas on this broker."""
 
@@ -69,6 +82,7 @@ class Hosting:
         self.followers: Followers | None = None  # None: nobody else is there to be followed
         self.in_sync: InSync | None = None
         self.offsets: OffsetsListener | None = None
+        self.channels: TopicListener | None = None
         self._broker = broker
         self._by_log: dict[PartitionLog, Partition] = {}
         self._dirty: set[str] = set()
@@ -106,6 +120,7 @@ class Hosting:
             return
         for index, partition in present.partitions.items():
             role = wanted.partitions[index]
+            partition.archive = wanted.archived.get(index)
             if role != partition.role and self._broker.node_id in role.replicas:
                 try:
                     self._assign(partition, role)
@@ -113,6 +128,8 @@ class Hosting:
                     self._broker.heed(error)
                 except Exception:
                     logger.exception("a bug in giving %s its role; it is tried again", partition.tp)
+        if self.channels is not None:
+            self.channels.changed(present)
 
     def open(self) -> None:
         """All that was true when this broker registered is known: begin, with everything that is here."""
@@ -172,6 +189,8 @@ class Hosting:
         self._configure(topic, wanted)
         await self._host(topic, wanted)
         broker.publish(topic)
+        if self.channels is not None:
+            self.channels.changed(topic)
 
     def _configure(self, topic: Topic, wanted: TopicImage) -> None:
         topic.partition_count = wanted.partition_count
@@ -205,6 +224,7 @@ class Hosting:
         for index in ours:
             partition, role = topic.partitions.get(index), current.partitions[index]
             if partition is not None and node_id in role.replicas:
+                partition.archive = current.archived.get(index)
                 self._assign(partition, role)
 
     def _close_gap(self, tp: TopicPartition, log: PartitionLog, role: PartitionImage) -> None:
@@ -289,6 +309,8 @@ class Hosting:
 
     async def _drop_topic(self, topic: Topic) -> None:
         self._broker.withdraw(topic)
+        if self.channels is not None:
+            self.channels.deleted(topic)
         for partition in topic.partitions.values():
             self._drop(partition, None)
             await asyncio.sleep(0)  # letting many go must not hold up the others

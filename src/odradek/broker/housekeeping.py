@@ -77,10 +77,10 @@ class Housekeeping:
             if log.stopped is not None:
                 continue
             segments = len(log.segments)
-            removal = store.expire(partition.tp, partition.high_watermark)
+            removal = store.expire(partition.tp, partition.droppable_end)
             if removal is not None:
                 await self._in_thread(removal.run)
-                logger.info("%s now begins at offset %d", partition.tp, log.log_start)
+                logger.info("%s begins at offset %d now on this disk", partition.tp, log.log_start)
                 partition.advanced()
             elif len(log.segments) != segments:
                 self._broker.flusher.request(log)  # retention and compaction touch only what is flushed

@@ -135,7 +135,11 @@ def _give_up(future: asyncio.Future[None]) -> None:
 async def make_offsets_topic(broker: Broker) -> None:
     """Make the topic if there is none; fine if somebody else is quicker."""
     config = broker.config
-    overrides = {"cleanup.policy": "compact", "segment.bytes": str(config.offsets_topic_segment_bytes)}
+    overrides = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+        "remote.storage.enable": "false",  # also where it is the default: what is compacted is not archived
+    }
     if OFFSETS_TOPIC in broker.topics:
         return
     try:

@@ -5,13 +5,12 @@ Implements `edge.rest.sskafka.SSKafkaPort`. Partitions count from 0 here; what i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
+from odradek.broker.archive_reading import read_chunk
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.topics import INTERNAL_TOPICS, Partition
-from odradek.log.reader import begin_read
 from odradek.records.build import build_batch
 from odradek.records.header import iter_headers
 from odradek.records.parse import parse_batch
@@ -114,11 +113,7 @@ class PlainBroker:
         records: list[Found] = []
         size_bytes = 0
         while len(records) < max_records and offset < partition.high_watermark and size_bytes < _ANSWER_BYTES:
-            job = begin_read(partition.log, offset, _READ_BYTES, partition.high_watermark)
-            try:
-                chunk = await asyncio.get_running_loop().run_in_executor(None, job.run)
-            finally:
-                job.finish()
+            chunk = await read_chunk(self._broker, partition, offset, _READ_BYTES, partition.high_watermark)
             if not chunk.data:
                 break
             for at, header in iter_headers(chunk.data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from odradek.broker.objects_config import ObjectsConfig
 from odradek.log.config import LogConfig
 from odradek.settings_table import Value
 
@@ -21,6 +22,9 @@ class SettingsView(Protocol):
 
     def log_config(self, overrides: Mapping[str, object] = ...) -> LogConfig:
         """What the logs of a topic read that has these settings for itself; SettingError if it cannot have them."""
+
+    def objects_config(self) -> ObjectsConfig:
+        """What channels and archived segments read."""
 
     def with_overrides(self, overrides: Mapping[str, object], source: str = ...) -> SettingsView:
         """Lay a topic's settings over these."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
 from odradek.controller.image import PartitionImage
+from odradek.controller.image_archive import PartitionArchive
 from odradek.disk.interface import Buffer
 from odradek.log.config import LogConfig
 from odradek.log.log import PartitionLog
@@ -20,6 +22,8 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 NOBODY = -1
 _WAITING_MANY = 1_000
 
+logger = logging.getLogger(__name__)
+
 
 class Partition:
     """One replica that is here, as the leader's or as a follower's."""
@@ -31,6 +35,7 @@ class Partition:
         "_waiting",
         "_wakers",
         "appended_bytes",
+        "archive",
         "epoch_start",
         "high_watermark",
         "index",
@@ -38,6 +43,7 @@ class Partition:
         "log",
         "progress",
         "role",
+        "stored_end",
         "topic",
         "tp",
     )  # fmt: skip
@@ -54,6 +60,8 @@ class Partition:
         self.high_watermark: Offset = max(log.log_start, min(seen, log.next_offset))
         self.epoch_start: Offset = 0  # where the log ended when this broker began to lead
         self.progress: Progress | None = None  # of the followers; None where there are none, or somebody else leads
+        self.archive: PartitionArchive | None = None  # what is in the object store, as the metadata has it
+        self.stored_end: Offset | None = None  # of a channel that is led here: below it all is stored; None: no channel
         self.appended_bytes = 0  # since the start; a fetch that waits counts by it, without reading
         self._node_id = node_id
         self._wakers: set[Callable[[], None]] = set()
@@ -98,6 +106,10 @@ class Partition:
         self.advanced()
 
     def _begin_term(self, now_ms: int) -> None:
+        if self.archive is not None and self.log.next_offset < self.archive.end:
+            # A disk was lost. Offsets that the archive has are not given to other records; it serves them all.
+            logger.warning("%s: the log ends at %d, goes on where the archive ends", self.tp, self.log.next_offset)
+            self.restart_at(self.archive.end)
         self.epoch_start = self.log.next_offset
         if self.log.epochs.latest < 0:  # else the first append does: without any, nobody can tell where logs part
             self.log.epochs.assign(self.role.leader_epoch, self.epoch_start)
@@ -145,8 +157,21 @@ class Partition:
 
     @property
     def log_start(self) -> Offset:
-        """The first offset that can be read."""
-        return self.log.log_start
+        """The first offset that can be read, here or in the archive."""
+        archive = self.archive
+        return self.log.log_start if archive is None or not archive.pieces else min(archive.start, self.log.log_start)
+
+    def is_in_archive_only(self, offset: Offset) -> bool:
+        """Whether an offset is no longer on this disk, and must be read from the object store."""
+        return self.log_start <= offset < self.log.log_start
+
+    @property
+    def droppable_end(self) -> Offset:
+        """Segments below this need not stay on this disk: all replicas have them, and so has the store, if any."""
+        end = self.high_watermark if self.stored_end is None else min(self.high_watermark, self.stored_end)
+        if not self.topic.is_archived:
+            return end
+        return min(end, self.log.log_start if self.archive is None else self.archive.end)
 
     @property
     def log_end(self) -> Offset:
@@ -285,7 +310,9 @@ def _settle(future: asyncio.Future[None]) -> None:
 class Topic:
     """One topic."""
 
-    __slots__ = ("id", "is_internal", "min_insync_replicas", "name", "overrides", "partition_count", "partitions")
+    __slots__ = (
+        "id", "is_archived", "is_internal", "min_insync_replicas", "name", "overrides", "partition_count", "partitions",
+    )  # fmt: skip
 
     def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str]) -> None:
         self.name = name
@@ -295,3 +322,4 @@ class Topic:
         self.partition_count = 0  # of all
         self.is_internal = name in INTERNAL_TOPICS
         self.min_insync_replicas = 1
+        self.is_archived = False  # remote.storage.enable: what is closed is copied into the object store

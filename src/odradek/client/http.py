@@ -54,11 +54,17 @@ class HttpLink:
     async def post(self, path: str, body: Mapping[str, Any], timeout_ms: int) -> tuple[int, Any]:
         """Send a JSON object; return the answer's status and its JSON, None when it is empty."""
         content = json.dumps(body, separators=(",", ":")).encode()
-        return await self._ask("POST", path, content, timeout_ms)
+        status, answer = await self._ask("POST", path, content, timeout_ms)
+        return status, self._read(path, answer)
 
     async def get(self, path: str, timeout_ms: int) -> tuple[int, Any]:
         """Ask for a page; return its status and its JSON, None when it is empty."""
-        return await self._ask("GET", path, b"", timeout_ms)
+        status, answer = await self._ask("GET", path, b"", timeout_ms)
+        return status, self._read(path, answer)
+
+    async def send(self, method: str, path: str, content: bytes, timeout_ms: int) -> tuple[int, bytes]:
+        """Send any request with its body as it is; return the answer's status and its bytes as they came."""
+        return await self._ask(method, path, content, timeout_ms)
 
     async def close(self) -> None:
         """Hang up; a request under way fails."""
@@ -73,7 +79,7 @@ class HttpLink:
         host, port = self.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    async def _ask(self, method: str, path: str, content: bytes, timeout_ms: int) -> tuple[int, Any]:
+    async def _ask(self, method: str, path: str, content: bytes, timeout_ms: int) -> tuple[int, bytes]:
         sent: list[_Connection] = []  # at most one: the connection that the request went out on
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._turn:
@@ -89,7 +95,7 @@ class HttpLink:
             raise
         except ConnectionError as error:
             raise HttpError("broken", f"{self._name()}: {path}: {error}") from None
-        return status, self._read(path, answer)
+        return status, answer
 
     def _drop(self, sent: list[_Connection], reason: str) -> None:
         """End a connection whose next bytes belong to nobody."""

@@ -19,11 +19,13 @@ from odradek.controller.image import (
     ClusterImage,
     MetadataRecord,
 )
+from odradek.controller.image_archive import ARCHIVE_SEGMENT, FORGET_ARCHIVED
 from odradek.model import TopicPartition
 
 _TOPICS = frozenset({
     CREATE_TOPIC, DELETE_TOPIC, ADD_PARTITIONS, SET_TOPIC_CONFIGS,
 })  # fmt: skip
+_PARTITIONS = frozenset({PARTITION_CHANGE, ARCHIVE_SEGMENT, FORGET_ARCHIVED})
 _BROKERS = frozenset({
     REGISTER_BROKER, FENCE_BROKER, UNFENCE_BROKER, BROKER_SHUTDOWN,
     UNREGISTER_BROKER,
@@ -52,7 +54,7 @@ class Changes:
         if record.type in _TOPICS:
             self.topics.add(body["topic_name"])
             self._note_partitions(image, body["topic_name"])
-        elif record.type == PARTITION_CHANGE:
+        elif record.type in _PARTITIONS:
             name = image.names[bytes.fromhex(body["topic_id"])]
             self.partitions.add(TopicPartition(name, int(body["partition"])))
         elif record.type in _BROKERS:

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from odradek.controller.decisions_archive import archive_deleted, archive_segment, forget_archived
 from odradek.controller.decisions_base import Chance, Command, Decision, Facts
 from odradek.controller.decisions_brokers import fence_broker, heartbeat, register_broker, unregister_broker
+from odradek.controller.decisions_clients import find_topic, register_client, revoke_client
 from odradek.controller.decisions_partitions import adopt, alter_partition, elect, reassign, rebalance
 from odradek.controller.decisions_topics import (
     add_partitions,
@@ -33,6 +35,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "set-topic-configs": set_topic_configs,
     "set-broker-configs": set_broker_configs,
     "producer-ids": producer_ids,
+    "find-topic": find_topic,
+    "register-client": register_client,
+    "revoke-client": revoke_client,
     "register-broker": register_broker,
     "heartbeat": heartbeat,
     "fence-broker": fence_broker,
@@ -42,6 +47,9 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "rebalance": rebalance,
     "reassign": reassign,
     "adopt": adopt,
+    "archive-segment": archive_segment,
+    "forget-archived": forget_archived,
+    "archive-deleted": archive_deleted,
 })  # fmt: skip
 
 

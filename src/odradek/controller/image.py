@@ -11,11 +11,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
+from odradek.controller.image_archive import (
+    ARCHIVE_DELETED,
+    ARCHIVE_SEGMENT,
+    FORGET_ARCHIVED,
+    PartitionArchive,
+    archives_json,
+    read_archives,
+    read_piece,
+)
+
 CREATE_TOPIC = "create-topic"
 DELETE_TOPIC = "delete-topic"
 ADD_PARTITIONS = "add-partitions"
 PARTITION_CHANGE = "partition-change"
 SET_TOPIC_CONFIGS = "set-topic-configs"
+REGISTER_CLIENT = "register-client"
+REVOKE_CLIENT = "revoke-client"
 SET_BROKER_CONFIGS = "set-broker-configs"
 PRODUCER_IDS = "producer-ids"
 CLUSTER = "cluster"
@@ -62,6 +74,9 @@ class TopicImage:
     id: bytes  # 16 bytes, never used again
     partitions: dict[int, PartitionImage] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)  # only what the topic sets for itself
+    clients: dict[bytes, str] = field(default_factory=dict)  # ids of registered clients, by the hash of their keys
+
+    archived: dict[int, PartitionArchive] = field(default_factory=dict)  # of the partitions that have something
 
     @property
     def partition_count(self) -> int:
@@ -70,7 +85,9 @@ class TopicImage:
 
     def copy(self) -> TopicImage:
         """The same topic, to be changed apart from this one."""
-        return TopicImage(self.name, self.id, dict(self.partitions), dict(self.configs))
+        return TopicImage(
+            self.name, self.id, dict(self.partitions), dict(self.configs), dict(self.clients), dict(self.archived)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +120,7 @@ class ClusterImage:
     brokers: dict[int, BrokerImage] = field(default_factory=dict)
     broker_configs: dict[str, str] = field(default_factory=dict)
     next_producer_id: int = 0
+    doomed_archives: dict[str, str] = field(default_factory=dict)  # topics deleted, objects not yet: names by id in hex
     names: dict[bytes, str] = field(default_factory=dict, repr=False)  # topic names by id
     metric_names: dict[str, str] = field(default_factory=dict, repr=False)  # by what '.' and '_' make the same
 
@@ -138,6 +156,7 @@ class ClusterImage:
             dict(self.brokers),
             dict(self.broker_configs),
             self.next_producer_id,
+            dict(self.doomed_archives),
             dict(self.names),
             dict(self.metric_names),
         )
@@ -151,6 +170,7 @@ class ClusterImage:
             "brokers": [_broker_json(self.brokers[broker_id]) for broker_id in sorted(self.brokers)],
             "broker_configs": dict(sorted(self.broker_configs.items())),
             "next_producer_id": self.next_producer_id,
+            **({"doomed_archives": dict(sorted(self.doomed_archives.items()))} if self.doomed_archives else {}),
         }
 
     @classmethod
@@ -161,6 +181,7 @@ class ClusterImage:
             deleted={str(name) for name in content["deleted"]},
             broker_configs=_texts(content["broker_configs"]),
             next_producer_id=int(content["next_producer_id"]),
+            doomed_archives=_texts(content.get("doomed_archives", {})),
         )
         for body in content["topics"]:
             _publish(image, _topic(body))
@@ -208,6 +229,9 @@ def _delete_topic(image: ClusterImage, body: Mapping[str, Any], _offset: int) ->
     topic = image.topics.pop(body["topic_name"])
     del image.names[topic.id], image.metric_names[metric_name(topic.name)]
     image.deleted.add(topic.name)
+    # Without an announced segment there may be objects, too: of an upload that was cut short.
+    if topic.archived or "remote.storage.enable" in {*image.broker_configs, *topic.configs}:
+        image.doomed_archives[topic.id.hex()] = topic.name
 
 
 def _add_partitions(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
@@ -225,6 +249,31 @@ def _partition_change(image: ClusterImage, body: Mapping[str, Any], _offset: int
 
 def _set_topic_configs(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
     image.topics[body["topic_name"]].configs = _texts(body["configs"])
+
+
+def _register_client(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic = image.topics[image.names[bytes.fromhex(body["topic_id"])]]
+    topic.clients[bytes.fromhex(body["hash"])] = str(body["client_id"])
+
+
+def _revoke_client(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic = image.topics[image.names[bytes.fromhex(body["topic_id"])]]
+    del topic.clients[bytes.fromhex(body["hash"])]
+
+
+def _archive_segment(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic, index = image.topics[image.names[bytes.fromhex(body["topic_id"])]], int(body["partition"])
+    piece = read_piece(body)
+    topic.archived[index] = topic.archived.get(index, PartitionArchive(piece.base_offset)).with_piece(piece)
+
+
+def _forget_archived(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic, index = image.topics[image.names[bytes.fromhex(body["topic_id"])]], int(body["partition"])
+    topic.archived[index] = topic.archived[index].from_offset(int(body["start"]))
+
+
+def _archive_deleted(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    del image.doomed_archives[body["topic_id"]]
 
 
 def _set_broker_configs(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
@@ -273,6 +322,11 @@ _APPLY: Mapping[str, Callable[[ClusterImage, Mapping[str, Any], int], None]] = {
     ADD_PARTITIONS: _add_partitions,
     PARTITION_CHANGE: _partition_change,
     SET_TOPIC_CONFIGS: _set_topic_configs,
+    REGISTER_CLIENT: _register_client,
+    REVOKE_CLIENT: _revoke_client,
+    ARCHIVE_SEGMENT: _archive_segment,
+    FORGET_ARCHIVED: _forget_archived,
+    ARCHIVE_DELETED: _archive_deleted,
     SET_BROKER_CONFIGS: _set_broker_configs,
     PRODUCER_IDS: _producer_ids,
     CLUSTER: _cluster,
@@ -306,10 +360,13 @@ def _registered(image: ClusterImage, body: Mapping[str, Any]) -> BrokerImage:
 
 def _topic(body: Mapping[str, Any]) -> TopicImage:
     name, topic_id = str(body["topic_name"]), bytes.fromhex(body["topic_id"])
-    return TopicImage(name, topic_id, _partitions(body["partitions"], 0), _texts(body["configs"]))
+    clients = {bytes.fromhex(hashed): client_id for client_id, hashed in _texts(body.get("clients", {})).items()}
+    archived = read_archives(body.get("archived", {}))
+    return TopicImage(name, topic_id, _partitions(body["partitions"], 0), _texts(body["configs"]), clients, archived)
 
 
 def _topic_json(topic: TopicImage) -> dict[str, Any]:
+    clients = sorted((client_id, hashed.hex()) for hashed, client_id in topic.clients.items())
     return {
         "topic_name": topic.name,
         "topic_id": topic.id.hex(),
@@ -317,6 +374,8 @@ def _topic_json(topic: TopicImage) -> dict[str, Any]:
         "partitions": [
             partition_body(topic.name, index, topic.partitions[index]) for index in sorted(topic.partitions)
         ],
+        **({"clients": dict(clients)} if clients else {}),
+        **({"archived": archives_json(topic.archived)} if topic.archived else {}),
     }
 
 

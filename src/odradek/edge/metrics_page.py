@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 from odradek.broker.broker import Broker
+from odradek.broker.channels import ChannelGauge
 from odradek.edge.routing import Page
 from odradek.groups.coordinator import Coordinator
 from odradek.metrics import DoorStats, Histogram
@@ -16,9 +17,10 @@ _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def metrics_page(broker: Broker, groups: Coordinator, door: DoorStats) -> Page:
+def metrics_page(broker: Broker, groups: Coordinator, door: DoorStats, channels: Sequence[ChannelGauge] = ()) -> Page:
     """All counters as they are now."""
     lines = [*_door(door), *_flushes(broker), *_partitions(broker), *_cluster(broker), *_groups(broker, groups)]
+    lines += _channels(channels)
     return Page(("\n".join(lines) + "\n").encode(), _CONTENT_TYPE)
 
 
@@ -26,9 +28,15 @@ class MetricsPage:
     """The page as it was at most a second ago: whoever asks all the time does not keep the broker from its work."""
 
     def __init__(
-        self, broker: Broker, groups: Coordinator, door: DoorStats, now: Callable[[], float] = monotonic
+        self,
+        broker: Broker,
+        groups: Coordinator,
+        door: DoorStats,
+        now: Callable[[], float] = monotonic,
+        channels: Callable[[], Sequence[ChannelGauge]] = tuple,
     ) -> None:
         self._parts = (broker, groups, door)
+        self._channels = channels
         self._now = now
         self._made_at = 0.0
         self._page: Page | None = None
@@ -37,7 +45,7 @@ class MetricsPage:
         """Give the page, or make it anew."""
         now = self._now()
         if self._page is None or now - self._made_at >= _KEPT_SECONDS:
-            self._page, self._made_at = metrics_page(*self._parts), now
+            self._page, self._made_at = metrics_page(*self._parts, self._channels()), now
         return self._page
 
 
@@ -143,6 +151,23 @@ def _groups(broker: Broker, groups: Coordinator) -> Iterator[str]:
         yield from _head(f"odradek_group_{name}", "gauge", text)
         for labels, offset, lag in committed:
             yield f"odradek_group_{name}{labels} {lag if name == 'lag' else offset}"
+
+
+def _channels(channels: Sequence[ChannelGauge]) -> Iterator[str]:
+    """What waits for the object stores of channels; nothing where there are none."""
+    if not channels:
+        return
+    for name, kind, text in (
+        ("behind_bytes", "gauge", "Bytes of a channel's log that are not in its store yet."),
+        ("behind_seconds", "gauge", "For how long something has been due that is not in the store."),
+        ("away_seconds", "gauge", "For how long the store has not answered; 0 if it does."),
+        ("objects", "counter", "Objects that were put into the store since this broker leads the partition."),
+        ("failures", "counter", "Attempts to do so that failed."),
+    ):
+        metric = f"odradek_channel_{name}{'_total' if kind == 'counter' else ''}"
+        yield from _head(metric, kind, text)
+        for each in channels:
+            yield f"{metric}{_labels(topic=each.topic, partition=each.partition)} {getattr(each, name)}"
 
 
 def _committed(broker: Broker, groups: Coordinator) -> Iterator[tuple[str, int, int]]:

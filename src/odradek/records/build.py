@@ -30,6 +30,7 @@ from odradek.records.header import (
 from odradek.records.record import Header, NewRecord, Record
 from odradek.records.varint import SMALL, SMALL_VARINTS, encode_varint, encode_varlong
 
+_CRC = struct.Struct(">I")
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _CONTROL_VALUE = struct.Struct(">hi")  # version, the coordinator's epoch
 _CONTROL_VERSION = 0
@@ -86,6 +87,41 @@ def build_batch(
         record_count=len(records),
     )
     return _seal(header, codec, payload, level)
+
+
+def build_values(values: Sequence[bytes], key: bytes | None, timestamp: int) -> bytearray:
+    """Write a batch of values that share a key and a time: the bytes of `build_batch`, in less than half its time.
+
+    For those who have thousands of values at hand and nothing else, as the HTTP doors do.
+    """
+    if not values:
+        raise InvalidRecordError("a batch needs at least one record")
+    keyed = _NULL if key is None else bytes(_varint(len(key))) + key
+    fixed_bytes = 3 + len(keyed)  # attributes, the time's delta, the key, the number of headers
+    pieces: list[bytes | bytearray] = []
+    for offset_delta, value in enumerate(values):
+        value_bytes = len(value)
+        offset = SMALL_VARINTS[offset_delta] if offset_delta < SMALL else _varint(offset_delta)
+        size = SMALL_VARINTS[value_bytes] if value_bytes < SMALL else _varint(value_bytes)
+        length = fixed_bytes + len(offset) + len(size) + value_bytes
+        pieces.append(SMALL_VARINTS[length] if length < SMALL else _varint(length))
+        pieces += (b"\x00\x00", offset, keyed, size, value, b"\x00")
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=Codec.NONE,
+        last_offset_delta=len(values) - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=len(values),
+    )
+    return _seal(header, Codec.NONE, b"".join(pieces), level=None)
 
 
 def rebuild_batch(header: BatchHeader, kept: Sequence[Record], *, delete_horizon_ms: int | None = None) -> bytearray:
@@ -213,7 +249,7 @@ def _varlong(value: int) -> bytearray:
     return out
 
 
-def _seal(header: BatchHeader, codec: Codec, payload: bytearray, level: int | None) -> bytearray:
+def _seal(header: BatchHeader, codec: Codec, payload: bytes | bytearray, level: int | None) -> bytearray:
     """Put the head before the records, with the length and the CRC of what is there now."""
     batch = bytearray(HEADER_BYTES)
     batch += payload if codec is Codec.NONE else compress(codec, payload, level)
@@ -222,5 +258,5 @@ def _seal(header: BatchHeader, codec: Codec, payload: bytearray, level: int | No
         HEADER.pack_into(batch, 0, *sized)
     except struct.error as error:
         raise InvalidRecordError(f"a field of the batch does not fit into its place: {error}: {sized}") from None
-    HEADER.pack_into(batch, 0, *sized._replace(crc=crc32c(memoryview(batch)[CRC_START:])))
+    _CRC.pack_into(batch, CRC_START - _CRC.size, crc32c(memoryview(batch)[CRC_START:]))  # it stands right before
     return batch

@@ -16,7 +16,7 @@ from odradek.replication.following import Following
 from odradek.replication.taking import RefusedError, cut_where_epochs_part
 from odradek.wire.messages import list_offsets, offset_for_leader_epoch
 
-EARLIEST = -2
+EARLIEST_LOCAL = -4  # where the leader's own log starts: what is archived need not be copied (KIP-405)
 TIMEOUT_MS = 5_000
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ async def _starts(
                 name=topic,
                 partitions=[
                     list_offsets.RequestPartition(
-                        partition_index=each.key[1], current_leader_epoch=each.leader_epoch, timestamp=EARLIEST
+                        partition_index=each.key[1], current_leader_epoch=each.leader_epoch, timestamp=EARLIEST_LOCAL
                     )
                     for each in group
                 ],

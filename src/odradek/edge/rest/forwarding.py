@@ -7,8 +7,8 @@ there are is bounded by the connections that the door takes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from odradek.client.http import HttpLink
 from odradek.edge.rest.guard import FORWARDED_HEADER, Guard
@@ -17,6 +17,8 @@ _SPARE_MAX = 4  # links kept for an address
 _SPARE_SECONDS_MAX = 30.0  # less than the other door lets a connection idle
 
 Address = tuple[str, int]
+_Answer = TypeVar("_Answer")
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class _Spare(NamedTuple):
@@ -32,12 +34,26 @@ class Forwarder:
         self._spare: dict[Address, list[_Spare]] = {}
         self._is_closed = False
 
-    async def post(self, address: Address, path: str, body: Mapping[str, Any], timeout_ms: int) -> tuple[int, Any]:
-        """Pass a request on and give its status and answer; HttpError if there is none."""
+    async def post(
+        self, address: Address, path: str, body: Mapping[str, Any], timeout_ms: int,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> tuple[int, Any]:  # fmt: skip
+        """Pass a request on, with headers of the client's; give its status and answer. HttpError if there is none."""
+        return await self._ask(address, lambda link: link.post(path, body, timeout_ms), headers)
+
+    async def send(
+        self, address: Address, method: str, target: str, headers: Mapping[str, str], content: bytes, timeout_ms: int
+    ) -> tuple[int, bytes]:
+        """Do the same for any request; bytes stay as they are, both ways."""
+        return await self._ask(address, lambda link: link.send(method, target, content, timeout_ms), headers)
+
+    async def _ask(
+        self, address: Address, ask: Callable[[HttpLink], Awaitable[_Answer]], headers: Mapping[str, str]
+    ) -> _Answer:
         link = await self._take(address)
-        link.headers = {**self._guard.headers(), FORWARDED_HEADER: "1"}
+        link.headers = {**headers, **self._guard.headers(), FORWARDED_HEADER: "1"}
         try:
-            answer = await link.post(path, body, timeout_ms)
+            answer = await ask(link)
         except BaseException:
             await link.close()
             raise

@@ -40,10 +40,14 @@ class Guard:
 
     def check_secret(self, request: Request) -> None:
         """Refuse with 401 whoever does not know the secret, when there is one."""
+        if self._member.secret is not None and not self.shows_secret(request):
+            raise RequestError(401, f"only brokers of this cluster may ask this: the header {SECRET_HEADER} is wrong")
+
+    def shows_secret(self, request: Request) -> bool:
+        """Say whether there is a secret, and whoever asks knows it."""
         secret = self._member.secret
         shown = request.headers.get(SECRET_HEADER, "")
-        if secret is not None and not hmac.compare_digest(shown.encode("latin-1"), secret.encode()):
-            raise RequestError(401, f"only brokers of this cluster may ask this: the header {SECRET_HEADER} is wrong")
+        return secret is not None and hmac.compare_digest(shown.encode("latin-1"), secret.encode())
 
     def headers(self) -> dict[str, str]:
         """What this broker shows to others."""

@@ -54,18 +54,25 @@ def _operation(route: Route, doc: RouteDoc) -> dict[str, Any]:
         "responses": {str(status): _response(status, told) for status, told in sorted(doc.responses.items())},
     }
     names = [piece[1:-1] for piece in route.path.split("/") if piece[:1] == "{"]
-    if names:
-        operation["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
-        ]
+    parameters = [_parameter(name, "path") for name in names]
+    parameters += [_parameter(name, "query", told) for name, told in doc.query.items()]
+    parameters += [_parameter(name, "header", told) for name, told in doc.headers.items()]
+    if parameters:
+        operation["parameters"] = parameters
     if doc.request is not None:
         schema = _schema(doc.request)
-        schema["required"] = [name for name in doc.request if name not in doc.optional]
+        if isinstance(doc.request, Mapping):
+            schema["required"] = [name for name in doc.request if name not in doc.optional]
         operation["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": schema, "example": doc.request}},
         }
     return operation
+
+
+def _parameter(name: str, place: str, told: str | None = None) -> dict[str, Any]:
+    parameter = {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}
+    return parameter if told is None else {**parameter, "description": told}
 
 
 def _response(status: int, told: str | tuple[str, Any]) -> dict[str, Any]:
@@ -104,8 +111,9 @@ def _section(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[s
     yield f"{html.escape(operation['summary'])}</summary>"
     yield f'<form data-method="{method}" data-path="{html.escape(path)}">'
     for parameter in operation.get("parameters", ()):
-        name = html.escape(parameter["name"])
-        yield f'<label>{name} <input name="{name}" required></label>'
+        name, place = html.escape(parameter["name"]), parameter["in"]
+        told, required = html.escape(parameter.get("description", "")), " required" if parameter["required"] else ""
+        yield f'<label>{name} <input name="{name}" data-in="{place}"{required}> {told}</label>'
     if "requestBody" in operation:
         example = operation["requestBody"]["content"]["application/json"]["example"]
         yield f'<label>Body<textarea rows="{len(example) + 2}">{_pretty(example)}</textarea></label>'

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from odradek.client.http import HttpError
 from odradek.edge.rest import fields
+from odradek.edge.rest.admission import TopicClients, admit, key_of
 from odradek.edge.rest.errors import problem_of
 from odradek.edge.rest.forwarding import Forwarder
 from odradek.edge.rest.guard import FORWARDED_HEADER, Guard
@@ -79,8 +80,13 @@ def _always() -> bool:
 class SSKafkaDoor:
     """The routes, and the links to other brokers that they use."""
 
-    def __init__(self, port: SSKafkaPort, guard: Guard, is_up: Callable[[], bool] = _always) -> None:
+    def __init__(
+        self, port: SSKafkaPort, guard: Guard, is_up: Callable[[], bool] = _always,
+        clients: TopicClients | None = None,
+    ) -> None:  # fmt: skip
+        """Without `clients` no topic is guarded."""
         self._port = port
+        self._clients = clients
         self._guard = guard
         self._is_up = is_up
         self._forwarder = Forwarder(guard)
@@ -153,6 +159,7 @@ class SSKafkaDoor:
         self._admit(request)
         body = request.json()
         place, shown = _place(body)
+        await self._admit_client(request, place)
         key = fields.encoded(body, "key")
         payload = fields.encoded(body, "payload")
         if payload is None:
@@ -170,6 +177,7 @@ class SSKafkaDoor:
         self._admit(request)
         body = request.json()
         place, shown = _place(body)
+        await self._admit_client(request, place)
         after = fields.number(body, "last_offset", -1, -1, _OFFSET_MAX)
         most = fields.number(body, "max_batch_size", _RECORDS_DEFAULT, 1, _OFFSET_MAX)
         follower = fields.number(body, "follower_broker_id", -1, -1, _BROKER_ID_MAX)
@@ -191,6 +199,10 @@ class SSKafkaDoor:
         else:
             self._require_leader()
 
+    async def _admit_client(self, request: Request, place: TopicPartition) -> None:
+        if self._clients is not None:
+            await admit(self._clients, place.topic, request)
+
     async def _at_leader(
         self, request: Request, body: Mapping[str, Any], place: TopicPartition, shown: str,
         here: Callable[[], Awaitable[Page]], timeout_ms: int, *, may_repeat: bool,
@@ -204,7 +216,7 @@ class SSKafkaDoor:
             try:
                 if self._port.leads(*place):
                     return await here()
-                return await self._forward(request.path, body, place, shown, timeout_ms)
+                return await self._forward(request, body, place, shown, timeout_ms)
             except PeerError as error:
                 problem, is_undone = self._problem_of(error), may_repeat and error.code.retriable
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -217,7 +229,7 @@ class SSKafkaDoor:
             self._require_leader()
 
     async def _forward(
-        self, path: str, body: Mapping[str, Any], place: TopicPartition, shown: str, timeout_ms: int
+        self, request: Request, body: Mapping[str, Any], place: TopicPartition, shown: str, timeout_ms: int
     ) -> Page:
         address = self._port.leader_url(*place)
         if address is None:
@@ -225,7 +237,7 @@ class SSKafkaDoor:
                 raise _missing(shown)
             raise _UnansweredError(f"partition {shown} has no leader at the moment; try again", is_undone=True)
         try:
-            status, answer = await self._forwarder.post(address, path, body, timeout_ms)
+            status, answer = await self._forwarder.post(address, request.path, body, timeout_ms, key_of(request))
         except HttpError as error:
             is_undone = error.kind == "refused"
             told = "try again" if is_undone else "whether it has done its work is not known"

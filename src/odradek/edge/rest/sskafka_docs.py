@@ -14,6 +14,11 @@ _NOT_LEADER = ("This broker is not the leader; the text says who is, -1 for nobo
 _INVALID = ("The body is not as it should be; the text names the field.", {"detail": "payload is missing"})
 _NO_PARTITION = ("There is no such topic or partition.", {"detail": "topic_partition testtopic-9 does not exist"})
 _NO_ANSWER = ("The partition, or the cluster, has no leader that answers.", {"detail": "try again"})
+_UNREGISTERED = (
+    "The topic is for registered clients (clients.required), and the key is missing or not registered with it.",
+    {"detail": "the client_key is not registered with topic testtopic, or was revoked"},
+)
+_KEY = {"client_key": "The key of a registered client, where the topic has clients.required."}
 _ADMIN, _DATA = "Topics", "Records"
 
 HEALTH = RouteDoc(
@@ -47,9 +52,17 @@ DELETE = RouteDoc(
 PRODUCE = RouteDoc(
     "Store a record in a partition. acks is all (every replica has it), 1 (its leader has it) or 0 (do not wait).",
     _DATA,
-    {204: "The record has been stored.", 400: _INVALID, 404: _NO_PARTITION, 421: _NOT_LEADER, 503: _NO_ANSWER},
+    {
+        204: "The record has been stored.",
+        400: _INVALID,
+        401: _UNREGISTERED,
+        404: _NO_PARTITION,
+        421: _NOT_LEADER,
+        503: _NO_ANSWER,
+    },
     request={"key": "msg1", "payload": "this is a message", "topic_partition": "testtopic-1", "acks": "all"},
     optional=frozenset({"key", "acks"}),
+    headers=_KEY,
 )
 CONSUME = RouteDoc(
     "Read records of a partition behind last_offset (-1 for all), at most max_batch_size of them.",
@@ -60,6 +73,7 @@ CONSUME = RouteDoc(
             {"last_offset": 0, "records": [{"offset": 0, "key": "msg1", "payload": "this is a message"}]},
         ),
         400: _INVALID,
+        401: _UNREGISTERED,
         404: _NO_PARTITION,
         421: _NOT_LEADER,
         503: _NO_ANSWER,
@@ -71,4 +85,5 @@ CONSUME = RouteDoc(
         "follower_broker_id": None,
     },
     optional=frozenset({"last_offset", "max_batch_size", "follower_broker_id"}),
+    headers=_KEY,
 )

@@ -1,0 +1,113 @@
+"""Reads a channel by time, page by page: `GET /<channel>/<timestamp>?o=&n=` and those who wait for what comes next.
+
+Nobody's position is kept; but where a reading has come to is remembered for a while, so that the next page does not
+begin at its beginning again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+
+from odradek.broker.broker import Broker
+from odradek.broker.channel_scan import ANSWER_BYTES, Page, Scan, StoredMessage
+from odradek.broker.channel_stores import ChannelStores
+from odradek.broker.errors import CLIENT_FAULTS, peer_error
+from odradek.broker.topics import Partition, Topic
+from odradek.objects.errors import StoreError
+from odradek.objects.spec import ChannelSpec
+from odradek.wire.errors import ErrorCode, PeerError
+
+_SCANS_MAX = 256  # that are remembered
+_MERGED_MAX = 100_000  # messages of all partitions of a channel
+
+_Key = tuple[bytes, int, int]  # topic, partition, start
+
+
+class ChannelReading:
+    """The readings of one broker's channels."""
+
+    def __init__(
+        self, broker: Broker, stores: ChannelStores, spec: Callable[[Topic], ChannelSpec], url: Callable[[Topic], str]
+    ) -> None:
+        self._broker = broker
+        self._stores = stores
+        self._spec = spec
+        self._url = url
+        self._scans: OrderedDict[_Key, Scan] = OrderedDict()  # those that nobody uses just now
+
+    async def read(self, topic: Topic, start_ms: int, skip: int, count: int, wait_ms: int) -> list[StoredMessage]:
+        """A page of messages; an empty one only after so many milliseconds."""
+        partitions = [self._broker.partition(topic.name, index) for index in range(topic.partition_count)]
+        loop = asyncio.get_running_loop()
+        deadline, moved = loop.time() + wait_ms / 1000, asyncio.Event()
+        for partition in partitions:
+            partition.wake_on_advance(moved.set)
+        try:
+            while True:
+                moved.clear()
+                messages = await self._page(partitions, start_ms, skip, count)
+                if messages or (seconds := deadline - loop.time()) <= 0:
+                    return messages
+                async with asyncio.timeout(seconds):
+                    await moved.wait()
+        except TimeoutError:
+            return []
+        finally:
+            for partition in partitions:
+                partition.forget(moved.set)
+
+    async def _page(self, partitions: list[Partition], start_ms: int, skip: int, count: int) -> list[StoredMessage]:
+        try:
+            if len(partitions) == 1:
+                return await self._read_one(partitions[0], start_ms, skip, count)
+            return await self._read_many(partitions, start_ms, skip, count)
+        except CLIENT_FAULTS as error:
+            self._broker.heed(error)
+            raise peer_error(error) from error
+        except StoreError as error:
+            raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    async def _read_one(
+        self, partition: Partition, start_ms: int, skip: int, count: int, size_max: int = ANSWER_BYTES
+    ) -> list[StoredMessage]:
+        key = (partition.topic_id, partition.index, start_ms)
+        scan = self._scans.pop(key, None)
+        if scan is not None and (scan.is_void or scan.given > skip):
+            if not scan.is_void:
+                self._remember(key, scan)
+            scan = None
+        if scan is None:
+            scan = Scan(partition, self._spec(partition.topic), self._url(partition.topic), start_ms)
+        page = Page(skip - scan.given, count, partition.index, size_max)
+        await scan.read(page, self._stores)
+        self._remember(key, scan)
+        return page.messages
+
+    def _remember(self, key: _Key, scan: Scan) -> None:
+        """Keep a reading; of two that began alike, the one that has come further."""
+        other = self._scans.get(key)
+        if other is None or other.given <= scan.given:
+            self._scans[key] = scan
+        self._scans.move_to_end(key)
+        while len(self._scans) > _SCANS_MAX:
+            self._scans.popitem(last=False)
+
+    async def _read_many(
+        self, partitions: list[Partition], start_ms: int, skip: int, count: int
+    ) -> list[StoredMessage]:
+        """Merge partitions: the first messages of all are among the first of each."""
+        if skip + count > _MERGED_MAX:
+            raise PeerError(
+                ErrorCode.INVALID_REQUEST,
+                f"of a channel with {len(partitions)} partitions at most {_MERGED_MAX} messages are read from one time "
+                "on: read from a later time, or one partition after another as a topic",
+            )
+        found: list[StoredMessage] = []
+        for partition in partitions:
+            found += await self._read_one(partition, start_ms, 0, skip + count, sys.maxsize)
+        window_ms = self._spec(partitions[0].topic).window_ms
+        found.sort(key=lambda each: (each.timestamp - each.timestamp % window_ms, each.offset, each.partition))
+        return found[skip : skip + count]
