@@ -88,6 +88,7 @@ def test_every_option_is_in_a_table_and_every_option_in_a_table_is_one() -> None
     rows = re.findall(r"^\| (`[^|]+?) +\| ", GUIDE.partition("## Options")[2].partition("\n## ")[0], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     known = {*option_names.READ, *option_names.WRITE, *option_names.WITHOUT_EFFECT, *option_names.KAFKA_HONOURED}
+    known |= set(option_names.OF_STORES)
     assert named == known
 
 

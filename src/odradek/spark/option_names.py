@@ -25,6 +25,21 @@ READ = (
 )  # fmt: skip
 WRITE = ("topic", "sinkId", "batchId")
 
+# Reading from an object store, without a broker: what is only there, and what else can be given with it.
+STORE = "store"
+STORE_SETTINGS = "store."  # before the names of the store's own options: its credentials, its endpoint
+OF_STORES = (STORE, "channel", "maxBytesPerPartition", "maxBytesPerTrigger", "readDelay", "pushFilters")
+_WITH_STORE = frozenset({
+    *OF_STORES, "topic", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "includeHeaders", "columns", "minPartitions",
+    "failOnDataLoss",
+})  # fmt: skip
+_INSTEAD = MappingProxyType({
+    **dict.fromkeys(STRATEGIES, "name a channel with channel, or an archived topic with topic"),
+    "maxOffsetsPerTrigger": "limit a batch with maxBytesPerTrigger",
+    "maxRecordsPerPartition": "limit a task with maxBytesPerPartition",
+})  # fmt: skip
+
 # Options of Spark's Kafka source that its way of reading needs and ours does not.
 WITHOUT_EFFECT = MappingProxyType({
     "groupIdPrefix": "no group is joined; name one with kafka.group.id to see there how far the query has come",
@@ -76,14 +91,17 @@ KAFKA_WITHOUT_EFFECT = frozenset(f"kafka.{name}" for name in (
 
 _SECURITY = ("kafka.security.", "kafka.sasl.", "kafka.ssl.")
 _KNOWN = (
-    *READ, *WRITE, *WITHOUT_EFFECT, *KAFKA_HONOURED, *KAFKA_REFUSED, *sorted(KAFKA_WITHOUT_EFFECT),
+    *READ, *WRITE, *OF_STORES, *WITHOUT_EFFECT, *KAFKA_HONOURED, *KAFKA_REFUSED, *sorted(KAFKA_WITHOUT_EFFECT),
     "kafka.security.protocol",
 )  # fmt: skip
 _SPELLING = MappingProxyType({name.lower(): name for name in (*_KNOWN, *OF_SPARK)})
 
 
 # What load("...") and CREATE TABLE put there: neither can work.
-_NO_FILES = "there is no file to load or save: name topics with subscribe to read, and with topic to write"
+_NO_FILES = (
+    "there is no file to load or save: name topics with subscribe to read, and with topic to write; an object store"
+    " is named with store"
+)
 _NO_TABLE = (
     "CREATE TABLE ... USING odradek does not work, because Spark does not hand the options of a table in its catalog to"
     " a source in Python: use CREATE TEMPORARY VIEW ... USING odradek OPTIONS (...)"
@@ -98,12 +116,14 @@ def proper(name: str) -> str:
 
 def check_names(options: Mapping[str, str]) -> list[str]:
     """Refuse names that are unknown or forbidden; return a line for each that is accepted and does nothing."""
-    for key, reason in _IMPOSSIBLE.items():
-        if key in options:
-            raise OptionError(reason)
+    _check_possible(options)
     remarks = []
     for key, value in options.items():
         name = proper(key)
+        if name in OF_STORES or key.lower().startswith(STORE_SETTINGS):
+            raise OptionError(
+                f"option {name} is for reads from an object store: name that with store, as in s3://bucket/prefix"
+            )
         if name in KAFKA_REFUSED:
             raise OptionError(f"option {name} is not supported: {KAFKA_REFUSED[name]}")
         if name.startswith(_SECURITY):
@@ -115,6 +135,32 @@ def check_names(options: Mapping[str, str]) -> list[str]:
         elif name in WITHOUT_EFFECT:
             remarks.append(f"{name}: {WITHOUT_EFFECT[name]}")
     return remarks
+
+
+def check_store_names(options: Mapping[str, str]) -> None:
+    """Refuse names that make no sense beside `store`."""
+    _check_possible(options)
+    for key in options:
+        name = proper(key)
+        if key.lower().startswith(STORE_SETTINGS) or name in _WITH_STORE or name in OF_SPARK:
+            continue
+        if name.startswith(KAFKA):
+            raise OptionError(
+                f"option {name} cannot be given together with store: a store is read without a broker."
+                " Take store out to read from the broker, or this one to read from the store"
+            )
+        if key.lower() not in _SPELLING:
+            raise OptionError(f"unknown option {name}{_nearest(key.lower())}")
+        advice = _INSTEAD.get(name)
+        raise OptionError(
+            f"option {name} has no meaning for a read from a store: {'take it out' if advice is None else advice}"
+        )
+
+
+def _check_possible(options: Mapping[str, str]) -> None:
+    for key, reason in _IMPOSSIBLE.items():
+        if key in options:
+            raise OptionError(reason)
 
 
 def _check_security(name: str, value: str) -> None:

@@ -126,15 +126,15 @@ class ReadOptions:
     def parse(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         """Read the options of a read; an OptionError says what is wrong with which."""
         given = _given(options)
-        starting = _place(given, "starting", Edge.LATEST if mode is Mode.STREAM else Edge.EARLIEST)
-        ending = _place(given, "ending", Edge.LATEST)
+        starting = parse_place(given, "starting", Edge.LATEST if mode is Mode.STREAM else Edge.EARLIEST)
+        ending = parse_place(given, "ending", Edge.LATEST)
         if mode is Mode.BATCH:
-            _check_batch_places(starting, ending)
+            check_batch_places(starting, ending)
             _warn([f"{name} in a batch query" for name in _OF_STREAMS if name.lower() in given])
         if mode is Mode.STREAM:
-            _check_no_end(given)
-        max_offsets = _optional_int(given, "maxOffsetsPerTrigger")
-        min_offsets = _optional_int(given, "minOffsetsPerTrigger")
+            check_no_end(given)
+        max_offsets = optional_int(given, "maxOffsetsPerTrigger")
+        min_offsets = optional_int(given, "minOffsetsPerTrigger")
         if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
             raise OptionError(
                 f"minOffsetsPerTrigger ({min_offsets}) is higher than maxOffsetsPerTrigger ({max_offsets})"
@@ -151,14 +151,14 @@ class ReadOptions:
             max_offsets=max_offsets,
             min_offsets=min_offsets,
             max_delay_ms=MAX_TRIGGER_DELAY_MS if delay is None else parse_duration_ms("maxTriggerDelay", delay),
-            min_partitions=_optional_int(given, "minPartitions"),
-            max_records=_optional_int(given, "maxRecordsPerPartition"),
-            fail_on_data_loss=_bool(given, "failOnDataLoss", True),
+            min_partitions=optional_int(given, "minPartitions"),
+            max_records=optional_int(given, "maxRecordsPerPartition"),
+            fail_on_data_loss=optional_bool(given, "failOnDataLoss", True),
             columns=columns_of(given),
             read_committed=_read_committed(given),
             group=_group(given),
-            offset_tries=_optional_int(given, "fetchOffset.numRetries") or OFFSET_TRIES,
-            offset_retry_ms=_optional_int(given, "fetchOffset.retryIntervalMs") or OFFSET_RETRY_MS,
+            offset_tries=optional_int(given, "fetchOffset.numRetries") or OFFSET_TRIES,
+            offset_retry_ms=optional_int(given, "fetchOffset.retryIntervalMs") or OFFSET_RETRY_MS,
         )
 
 
@@ -191,7 +191,7 @@ class WriteOptions:
             connection=_connection(given, timeout_names=("kafka.delivery.timeout.ms",)),
             topic=topic,
             codec=_codec(given),
-            batch_bytes=_optional_int(given, "kafka.batch.size") or BATCH_BYTES,
+            batch_bytes=optional_int(given, "kafka.batch.size") or BATCH_BYTES,
             sink_id=sink_id,
             batch_id=None if batch_id is None else parse_int("batchId", batch_id, least=0),
         )
@@ -200,7 +200,7 @@ class WriteOptions:
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of a read in the order of the schema: all but the headers, unless the options say otherwise."""
     given = {name.lower(): value for name, value in options.items()}
-    with_headers = _bool(given, "includeHeaders", False)
+    with_headers = optional_bool(given, "includeHeaders", False)
     listed = given.get("columns")
     if listed is None:
         return (*PLAIN_COLUMNS, HEADERS) if with_headers else PLAIN_COLUMNS
@@ -233,12 +233,14 @@ def _warn(remarks: list[str]) -> None:
         _log.warning("options without effect: %s", "; ".join(remarks))
 
 
-def _bool(given: Mapping[str, str], name: str, default: bool) -> bool:
+def optional_bool(given: Mapping[str, str], name: str, default: bool) -> bool:
+    """The truth value of an option, by its proper name."""
     text = given.get(name.lower())
     return default if text is None else parse_bool(name, text)
 
 
-def _optional_int(given: Mapping[str, str], name: str) -> int | None:
+def optional_int(given: Mapping[str, str], name: str) -> int | None:
+    """The positive number of an option, by its proper name; None if it is not given."""
     text = given.get(name.lower())
     return None if text is None else parse_int(name, text)
 
@@ -251,11 +253,11 @@ def _connection(given: Mapping[str, str], *, timeout_names: tuple[str, ...]) -> 
         parse_addresses(bootstrap)
     except ValueError as error:
         raise OptionError(f"{BOOTSTRAP}: {error}") from None
-    timeouts = [_optional_int(given, name) for name in timeout_names]
+    timeouts = [optional_int(given, name) for name in timeout_names]
     return ConnectionOptions(
         bootstrap,
         client_id=given.get("kafka.client.id", "odradek-spark"),
-        request_timeout_ms=_optional_int(given, "kafka.request.timeout.ms") or REQUEST_TIMEOUT_MS,
+        request_timeout_ms=optional_int(given, "kafka.request.timeout.ms") or REQUEST_TIMEOUT_MS,
         timeout_ms=next((value for value in timeouts if value is not None), TIMEOUT_MS),
     )
 
@@ -286,8 +288,8 @@ def _subscription(given: Mapping[str, str]) -> Subscription:
     return Pattern(text.strip())
 
 
-def _place(given: Mapping[str, str], side: str, default: Edge) -> Place:
-    """One time for all wins over times by partition, and these win over offsets, as in Spark."""
+def parse_place(given: Mapping[str, str], side: str, default: Edge) -> Place:
+    """Where a read starts or ends: one time wins over times by partition, and these win over offsets, as in Spark."""
     by_time, by_times, by_offset = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     if (text := given.get(by_time.lower())) is not None:
         return AtTime(parse_int(by_time, text, least=0), {}, by_time)
@@ -303,7 +305,8 @@ def _place(given: Mapping[str, str], side: str, default: Edge) -> Place:
     return AtOffsets(parse_by_partition(by_offset, text, least=EARLIEST), by_offset)
 
 
-def _check_batch_places(starting: Place, ending: Place) -> None:
+def check_batch_places(starting: Place, ending: Place) -> None:
+    """Refuse a batch in which nothing can be."""
     if starting is Edge.LATEST:
         raise OptionError("startingOffsets cannot be latest for batch queries: there would be nothing to read")
     if ending is Edge.EARLIEST:
@@ -315,7 +318,8 @@ def _check_batch_places(starting: Place, ending: Place) -> None:
                     raise OptionError(f"{place.option} for {partition} cannot be {word} ({edge}) for batch queries")
 
 
-def _check_no_end(given: Mapping[str, str]) -> None:
+def check_no_end(given: Mapping[str, str]) -> None:
+    """Refuse a stream that is to end."""
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name.lower() in given:
             raise OptionError(f"{name} is not valid in streaming queries: they have no end")

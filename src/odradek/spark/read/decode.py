@@ -51,15 +51,25 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 
 
 def decode(
-    scanned: Scan, partition: TopicPartition, start: int, end: int, columns: Sequence[str]
+    scanned: Scan,
+    partition: TopicPartition,
+    start: int,
+    end: int,
+    columns: Sequence[str],
+    times_ms: tuple[int, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records with offsets in [start, end) of the batches that a scan has chosen, in order."""
+    """The records with offsets in [start, end) of the batches that a scan has chosen, in order.
+
+    With `times_ms`, only those whose time lies in that range, too: its end is not included.
+    """
     schema = arrow_schema(columns)
     done = 0
     for group in payloads(scanned):
         try:
             for whole in _read_rows(group):
                 rows = whole.within(start, end)
+                if times_ms is not None:
+                    rows = rows.between(*times_ms)
                 if len(rows.offset):
                     arrays = [_column(name, rows, group.plain, partition) for name in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -97,6 +107,11 @@ class _Rows(NamedTuple):
             return self
         first, last = np.searchsorted(self.offset, [start, end])
         return _Rows._make(column[first:last] for column in self)
+
+    def between(self, start_ms: int, end_ms: int) -> _Rows:
+        """Those with times in [start_ms, end_ms)."""
+        is_wanted = (self.timestamp >= start_ms) & (self.timestamp < end_ms)
+        return self if is_wanted.all() else _Rows._make(column[is_wanted] for column in self)
 
 
 class _Known(NamedTuple):
