@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test test-long sim fault check format docs bench bench-kafka bench-spark bench-cluster \
-	bench-failover compat clean
+	bench-failover bench-rest compat clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-cluster: $(STAMP) ## measure three brokers beside three of Apache Kafka (J
 
 bench-failover: $(STAMP) ## measure how long a killed leader is missed, beside Apache Kafka (Java and Maven; about 25 minutes)
 	$(BIN)/python -m bench.failover $(ARGS)
+
+bench-rest: $(STAMP) ## measure publish by HTTP beside a bare FastAPI route (about 2 minutes)
+	$(BIN)/python -m bench.rest $(ARGS)
 
 compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
 	$(BIN)/python -m tests.compat.run $(ARGS)

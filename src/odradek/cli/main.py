@@ -68,6 +68,16 @@ COMMANDS = {
         "check and run pipelines on Spark, show how they are doing",
         ("odradek pipeline new revenue > revenue.toml", "odradek pipeline run revenue.toml --follow"),
     ),
+    "channel": Command(
+        "odradek.cli.channel",
+        "messages by time in an object store: publish, read, and what it costs",
+        ("odradek channel create clicks", "odradek channel cost --rate 1e6 --size 100"),
+    ),
+    "store": Command(
+        "odradek.cli.store",
+        "look into an object store: what is there, is it whole",
+        ("odradek store ls file:///srv/channels", "odradek store verify s3://bucket clicks"),
+    ),
     "bench": Command(
         "odradek.cli.bench",
         "measure any Kafka broker: produce, consume, latency",
@@ -199,7 +209,7 @@ def overview() -> str:
             f"Odradek {__version__}: a Kafka-compatible streaming platform that you pip install.",
             "",
             "'odradek serve' runs a broker that any Kafka client can use. The other commands talk to that one,",
-            "or with --broker HOST:PORT to any other Kafka broker.",
+            "or with --broker HOST:PORT to any other Kafka broker. With --store URL 'channel' needs no broker.",
             "",
             "Usage: odradek COMMAND [ARGUMENT ...]",
             "       odradek COMMAND --help",
