@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -249,6 +250,8 @@ def _shim(work: Path) -> Path | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the seeds; 0 when all were clean, 1 when not."""
     options = _arguments().parse_args(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell lets what runs in the background not hear the first
+        signal.signal(number, signal.default_int_handler)
     if options.flavour == "auto" and (reason := why_no_namespaces()) is not None:
         print(f"no network namespaces, so nothing is cut: {reason}", file=sys.stderr)
     work = options.dir or Path(tempfile.mkdtemp(prefix="odradek-fault-"))
