@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test test-long sim fault check format docs bench bench-kafka bench-spark bench-cluster \
-	bench-failover bench-rest compat clean
+	bench-failover bench-rest bench-channel compat clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench-failover: $(STAMP) ## measure how long a killed leader is missed, beside A
 
 bench-rest: $(STAMP) ## measure publish by HTTP beside a bare FastAPI route (about 2 minutes)
 	$(BIN)/python -m bench.rest $(ARGS)
+
+bench-channel: $(STAMP) ## channels in a directory and in a real S3 server: rate, latency, requests, the bill
+	$(BIN)/python -m bench.channel $(ARGS)
 
 compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
 	$(BIN)/python -m tests.compat.run $(ARGS)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.testing import broker
+from tests.guides import agrees
+from tests.process import BrokerProcess
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -30,9 +31,9 @@ def _run(directory: Path, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with broker() as embedded:
-        yield embedded.bootstrap_servers
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data", http=True) as process:
+        yield process
 
 
 def _programs() -> list[str]:
@@ -40,8 +41,8 @@ def _programs() -> list[str]:
 
 
 @pytest.mark.parametrize("program", _programs(), ids=lambda text: text.splitlines()[-1])
-def test_the_programs_in_the_readme_run(tmp_path: Path, bootstrap: str, program: str) -> None:
-    (tmp_path / "program.py").write_text(program.replace("127.0.0.1:9092", bootstrap))
+def test_the_programs_in_the_readme_run(tmp_path: Path, broker: BrokerProcess, program: str) -> None:
+    (tmp_path / "program.py").write_text(program.replace("127.0.0.1:9092", broker.bootstrap))
     printed = _run(tmp_path, f"{sys.executable} program.py").splitlines()
     if "a star-shaped bobbin" in program:
         assert printed[:2] == ["acknowledged at offset 0", "acknowledged at offset 1"]
@@ -58,16 +59,16 @@ def _sessions() -> list[tuple[str, str]]:
     return [found for block in blocks for found in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE)]
 
 
-def test_the_commands_in_the_readme_print_what_it_shows(tmp_path: Path, bootstrap: str) -> None:
+def test_the_commands_in_the_readme_print_what_it_shows(tmp_path: Path, broker: BrokerProcess) -> None:
     odradek = Path(sys.executable).with_name("odradek")
-    os.environ["ODRADEK_BROKER"] = bootstrap
+    os.environ["ODRADEK_BROKER"] = broker.bootstrap
     for command, expected in _sessions():
         if "kcat" in command and shutil.which("kcat") is None:
             continue
         short = f"{command} --count 1000" if " bench " in command else command
-        line = short.replace("127.0.0.1:9092", bootstrap).replace(".venv/bin/odradek", str(odradek))
-        printed = _run(tmp_path, line)
-        assert printed == expected or not expected, command
+        line = short.replace("127.0.0.1:9092", broker.bootstrap).replace(".venv/bin/odradek", str(odradek))
+        printed = _run(tmp_path, line.replace("http://127.0.0.1:8080", broker.http_url))
+        assert not expected or agrees(printed.strip(), expected.strip()), (command, printed)
 
 
 def test_every_make_command_that_is_named_exists() -> None:

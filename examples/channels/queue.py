@@ -27,8 +27,9 @@ def main() -> None:
         done: Counter[int] = Counter()
         shares: Counter[str] = Counter()
         enough = threading.Event()
+        together = threading.Barrier(WORKERS)
         workers = [
-            threading.Thread(target=_work, args=(store, spec, f"worker-{number}", done, shares, enough))
+            threading.Thread(target=_work, args=(store, spec, f"worker-{number}", done, shares, enough, together))
             for number in range(WORKERS)
         ]
         for worker in workers:
@@ -36,13 +37,20 @@ def main() -> None:
         for worker in workers:
             worker.join()
         once = sum(1 for count in done.values() if count == 1)
-        print(f"{once} of {JOBS} jobs were done once, by {len(shares)} workers")
+        print(f"{once} of {JOBS} jobs were done once; at work: {', '.join(sorted(shares))}")
 
 
 def _work(
-    store: ObjectStore, spec: ChannelSpec, name: str, done: Counter[int], shares: Counter[str], enough: threading.Event
+    store: ObjectStore,
+    spec: ChannelSpec,
+    name: str,
+    done: Counter[int],
+    shares: Counter[str],
+    enough: threading.Event,
+    together: threading.Barrier,
 ) -> None:
     queue = QueueReader(store, spec.name, group="workers", owner=name, lease_ms=10_000)
+    together.wait()  # or the first one has done it all before the others are there
     while not enough.is_set():
         leased = queue.take()
         if leased is None:

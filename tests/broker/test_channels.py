@@ -68,10 +68,24 @@ async def test_the_store_knows_what_the_channel_is_and_hears_of_changed_settings
         spec = load_channel(store, "clicks")
         assert spec.id == house.broker.topic("clicks").id.hex()
         assert (spec.window_ms, spec.slice_ms, spec.grace_ms) == (1000, 20, 500)
-        overrides = {**house.broker.topic("clicks").overrides, "channel.retention.ms": "5000", "channel.slice.ms": "10"}
+        overrides = {**house.broker.topic("clicks").overrides, "channel.retention.ms": "5000"}
         await house.broker.set_topic_overrides("clicks", overrides)
         await until(lambda: load_channel(store, "clicks").retention_ms == 5000)
-        assert load_channel(store, "clicks").slice_ms == 20, "objects are named by it, so it stays"
+
+
+@asynchronous
+async def test_a_channel_stays_one_and_keeps_its_grid() -> None:
+    async with at_channels() as house:
+        await house.create("clicks", "memory://grid")
+        own = house.broker.topic("clicks").overrides
+        for change, told in (
+            ({**own, "channel.slice.ms": "10"}, "channel.slice.ms of the channel clicks stays 20"),
+            ({**own, "channel.window.ms": "2000"}, "channel.window.ms of the channel clicks stays 1000"),
+            ({"channel.window.ms": "1000", "channel.slice.ms": "20"}, "channel.store cannot be taken away"),
+        ):
+            with pytest.raises(PeerError, match=told):
+                await house.broker.set_topic_overrides("clicks", change)
+        assert house.broker.topic("clicks").overrides == own
 
 
 @asynchronous

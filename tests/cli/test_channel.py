@@ -100,7 +100,7 @@ def test_a_broker_that_is_not_there_is_named(cli: Cli) -> None:
 
 def test_the_bill_is_printed_line_by_line(cli: Cli) -> None:
     ran = cli.ok("channel", "cost", "--rate", "1e6", "--size", "100", "--target", "100")
-    assert ran.lines[0].startswith("PUT of slices a second=2.00 ")
+    assert ran.lines[0].startswith("PUT of slices a second=3.00 ")
     assert ran.lines[-1] == "slices from 500 ms on cost at most 100.00 dollars a month in requests"
     assert "2025-01" in ran.err
 

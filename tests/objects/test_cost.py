@@ -18,9 +18,10 @@ def dollars(use: Use, prices: Prices = S3) -> dict[str, float]:
 
 def test_one_publisher_of_a_million_messages_a_second_stays_below_a_hundred_dollars_of_requests() -> None:
     found = bill(MILLION, S3)
-    assert dollars(MILLION)["PUT of slices"] == pytest.approx(2 * MONTH_SECONDS / 1_000 * 0.005)
-    assert dollars(MILLION)["GET by readers"] == pytest.approx(2 * MONTH_SECONDS / 1_000 * 0.0004)
-    assert 50 < found.request_dollars < 60
+    puts = 3  # a slice of 100 MB fills one object of 64 MiB and begins another; and one for those that came late
+    assert dollars(MILLION)["PUT of slices"] == pytest.approx(puts * MONTH_SECONDS / 1_000 * 0.005)
+    assert dollars(MILLION)["GET by readers"] == pytest.approx(puts * MONTH_SECONDS / 1_000 * 0.0004)
+    assert 65 < found.request_dollars < 75
     assert found.dollars == pytest.approx(found.request_dollars + 100e6 * 86_400 / 1e9 * 0.023)
 
 
@@ -34,7 +35,7 @@ def test_five_publishers_need_longer_slices_for_that() -> None:
 
 def test_slices_that_are_full_before_their_time_make_more_objects() -> None:
     small = replace(MILLION, slice_bytes=1_000_000)
-    assert small.puts_per_second == pytest.approx(100)
+    assert small.puts_per_second == pytest.approx(101)
 
 
 def test_no_more_objects_than_messages_are_put() -> None:
@@ -49,7 +50,7 @@ def test_prices_come_from_a_table() -> None:
     table = {"put_per_1000": 1, "list_per_1000": 0.0, "get_per_1000": 0, "storage_per_gb_month": 0, "provider": "ours"}
     prices = Prices.read(table)
     assert (prices.provider, prices.date) == ("ours", "not stated")
-    assert dollars(MILLION, prices)["PUT of slices"] == pytest.approx(2 * MONTH_SECONDS / 1_000)
+    assert dollars(Use(10, 100), prices)["PUT of slices"] == pytest.approx(2 * MONTH_SECONDS / 1_000, rel=1e-3)
 
 
 @pytest.mark.parametrize(

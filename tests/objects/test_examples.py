@@ -31,7 +31,7 @@ def test_an_example_does_what_it_says(name: str, told: list[str], tmp_path: Path
 
 def test_the_queue_gives_every_job_to_one_worker(tmp_path: Path) -> None:
     (line,) = run("queue", tmp_path)
-    assert line.startswith("200 of 200 jobs were done once, by ")
+    assert line.startswith("200 of 200 jobs were done once; at work: worker-")
 
 
 def run(name: str, directory: Path) -> list[str]:

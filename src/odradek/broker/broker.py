@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.broker.archive_reading import ArchiveReader
 from odradek.broker.archive_rules import change_problem, store_problem
+from odradek.broker.channel_rules import grid_problem
 from odradek.broker.config import BrokerConfig
 from odradek.broker.hosting import Hosting
 from odradek.broker.objects_config import TopicObjects
@@ -303,6 +304,9 @@ class Broker:
         except SettingError as error:
             raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
         problem = change_problem(topic, settings.values)
+        if problem is None and topic is not None:
+            was = self.settings.with_overrides(topic.configs).values
+            problem = grid_problem(topic.name, was, settings.values)
         if problem is None and settings.values["remote.storage.enable"]:
             problem = store_problem(settings.objects_config(), stands_alone=self.stands_alone)
         if problem is not None:
@@ -452,7 +456,9 @@ class Broker:
         values = self.settings.with_overrides(topic.overrides).values
         replicas = values["min.insync.replicas"]
         topic.min_insync_replicas = replicas if isinstance(replicas, int) else 1
-        topic.is_archived = TopicObjects.of(values).remote_storage_enable
+        objects = TopicObjects.of(values)
+        topic.is_archived = objects.remote_storage_enable
+        topic.is_channel = bool(objects.channel_store) and not topic.is_internal
         return self.settings.log_config(topic.overrides)
 
     def guarded(self, action: Callable[[], _Result]) -> _Result:

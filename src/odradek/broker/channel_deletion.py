@@ -44,18 +44,21 @@ class Deletions:
         self._path = f"{directory}/metadata/{FILE_NAME}"
         self._stores = stores
         self._pending = self._load()
+        self._writers: dict[Deleted, list[asyncio.Task[None]]] = {}  # what still writes into a channel
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Go on with what was left."""
         if self._pending and self._task is None:
-            self._task = asyncio.create_task(self._run([]))
+            self._task = asyncio.create_task(self._run())
 
     def add(self, channel: Deleted, after: Iterable[asyncio.Task[None]]) -> None:
         """Delete a channel's objects when these tasks, which write some, have ended."""
         self._pending.append(channel)
+        self._writers[channel] = list(after)
         self._save()
-        self._task = asyncio.create_task(self._run([*after, *([] if self._task is None else [self._task])]))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
 
     async def idle(self) -> None:
         """Wait until nothing is left to be deleted."""
@@ -67,12 +70,12 @@ class Deletions:
         if self._task is not None:
             await end_tasks([self._task])
 
-    async def _run(self, before: list[asyncio.Task[None]]) -> None:
-        if before:
-            await asyncio.wait(before)
+    async def _run(self) -> None:
         pause = _PAUSE_SECONDS
         while self._pending:
             channel = self._pending[0]
+            if writers := self._writers.pop(channel, None):
+                await asyncio.wait(writers)
             try:
                 count = await self._stores.run(channel.url, partial(_delete, channel))
             except Exception as error:

@@ -17,6 +17,8 @@ from odradek.records.header import iter_headers
 from odradek.records.parse import parse_batch
 from odradek.records.record import Record
 
+PLAIN_BYTES = 32 << 20  # of records that are held at once: some compress to almost nothing
+_RECORD_BYTES = 128  # that an empty record takes here
 _AT_ONCE_BYTES = 16 * 1024  # what the loop takes apart itself
 _DECOMPRESSED_BYTES_MAX = 1 << 30  # of one batch: it was let in, so it is let out
 
@@ -48,12 +50,13 @@ def _run(job: ReadJob) -> Piece:
 
 
 def _take_apart(data: ReadBuffer, offset: Offset, next_offset: Offset) -> Piece:
-    records = [
-        record
-        for at, header in iter_headers(data)
-        if not header.is_control
-        for record in parse_batch(data, at, size_max=_DECOMPRESSED_BYTES_MAX)
-        if record.offset >= offset
-    ]
-    plain_bytes = sum(len(record.value or b"") + len(record.key or b"") for record in records)
+    records: list[Record] = []
+    plain_bytes = 0
+    for at, header in iter_headers(data):
+        if plain_bytes + len(records) * _RECORD_BYTES >= PLAIN_BYTES:
+            return Piece(records, header.base_offset, at, plain_bytes)
+        if not header.is_control:
+            found = parse_batch(data, at, size_max=_DECOMPRESSED_BYTES_MAX)
+            records += [record for record in found if record.offset >= offset]
+            plain_bytes += sum([len(record.value or b"") + len(record.key or b"") for record in found])
     return Piece(records, max(next_offset, offset), len(data), plain_bytes)

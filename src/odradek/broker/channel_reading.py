@@ -7,7 +7,6 @@ begin at its beginning again.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -22,6 +21,7 @@ from odradek.wire.errors import ErrorCode, PeerError
 
 _SCANS_MAX = 256  # that are remembered
 _MERGED_MAX = 100_000  # messages of all partitions of a channel
+_MERGED_BYTES = 64 << 20  # of them that are held at once
 
 _Key = tuple[bytes, int, int]  # topic, partition, start
 
@@ -105,9 +105,33 @@ class ChannelReading:
                 f"of a channel with {len(partitions)} partitions at most {_MERGED_MAX} messages are read from one time "
                 "on: read from a later time, or one partition after another as a topic",
             )
-        found: list[StoredMessage] = []
-        for partition in partitions:
-            found += await self._read_one(partition, start_ms, 0, skip + count, sys.maxsize)
         window_ms = self._spec(partitions[0].topic).window_ms
-        found.sort(key=lambda each: (each.timestamp - each.timestamp % window_ms, each.offset, each.partition))
-        return found[skip : skip + count]
+
+        def order(message: StoredMessage) -> tuple[int, int, int]:
+            return message.timestamp - message.timestamp % window_ms, message.offset, message.partition
+
+        found: list[StoredMessage] = []
+        known_to: list[tuple[int, int, int]] = []  # in partitions that were not read as far as was asked for
+        for partition in partitions:
+            size_max = _MERGED_BYTES // len(partitions)
+            some = await self._read_one(partition, start_ms, 0, skip + count, size_max)
+            found += some
+            if len(some) < skip + count and _size_of(some) >= size_max:
+                known_to.append(max(map(order, some)))
+        found.sort(key=order)
+        if known_to:
+            found = [message for message in found if order(message) <= min(known_to)]
+            if len(found) <= skip:
+                raise PeerError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"the {skip} messages to be skipped are too large to be put in order with the other partitions': "
+                    "read from a later time, or one partition after another as a topic",
+                )
+        answer = found[skip : skip + count]
+        while len(answer) > 1 and _size_of(answer) > ANSWER_BYTES:
+            del answer[len(answer) // 2 :]
+        return answer
+
+
+def _size_of(messages: list[StoredMessage]) -> int:
+    return sum([len(message.value or b"") + len(message.key or b"") for message in messages])

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from odradek.broker.objects_config import ObjectsConfig, TopicObjects
 from odradek.objects.spec import ChannelSpec
@@ -125,7 +125,7 @@ def check_place(url: str, config: ObjectsConfig, *, stands_alone: bool) -> None:
 
     A directory is taken only if it is the one of `store.url` or lies in it, and in a cluster only one that all share.
     """
-    scheme = urlsplit(url).scheme
+    scheme = _parts(url)[0]
     if scheme not in SCHEMES:
         kinds = ", ".join(f"{each}://" for each in SCHEMES)
         raise PeerError(
@@ -152,12 +152,11 @@ def _lies_in_own(url: str, config: ObjectsConfig) -> bool:
 
 
 def _lies_in(url: str, parent: str) -> bool:
-    inner, outer = urlsplit(url), urlsplit(parent)
-    if inner.scheme != outer.scheme:
-        return False
-    here, there = _pieces(inner.path), _pieces(outer.path)
-    return ".." not in here and here[: len(there)] == there
+    (scheme, here), (other, there) = _parts(url), _parts(parent)
+    return scheme == other and ".." not in here and here[: len(there)] == there
 
 
-def _pieces(path: str) -> list[str]:
-    return [piece for piece in unquote(path).split("/") if piece not in ("", ".")]
+def _parts(url: str) -> tuple[str, list[str]]:
+    """The scheme, and the pieces of the path; taken apart just as `open_store` does it, where `?` is a letter."""
+    scheme, _, path = url.partition("://")
+    return scheme.lower(), [piece for piece in unquote(path).split("/") if piece not in ("", ".")]

@@ -83,6 +83,7 @@ class Uploader:
         self._is_stopped = False  # threads look at it, too
         self._sent_bytes = 0  # of what the partition counts as appended
         self._due: tuple[float, int] | None = None  # when to send by the loop's time, and the end of the slice then
+        self._log_end: Offset = 0  # when it began
         self._chain: Frontier | None = None  # what is in the store; only a thread at a time works with it
         self._saved_ms = 0
         self._backoff = _BACKOFF_SECONDS
@@ -93,6 +94,7 @@ class Uploader:
     def start(self) -> None:
         """Begin; until it is known what the store has, the log keeps everything."""
         self.partition.stored_end = self.partition.log.log_start
+        self._log_end = self.partition.log.next_offset
         self.partition.wake_on_advance(self._wake)
         self._task = self._loop.create_task(self._run(), name=f"channel {self.partition.tp}")
 
@@ -265,14 +267,13 @@ class Uploader:
     async def _begin(self) -> None:
         """Learn from where on records may be missing in the store; those that are there are passed over."""
         chain = await self._stores.run(self.url, self._load)
-        log = self.partition.log
-        if chain.next > log.next_offset:
+        if chain.next > self._log_end:  # what came since is not in the store, whatever offsets it has
             logger.error(
                 "the store %s has %s up to offset %d, and the log ends at %d: it has lost records that were stored; "
                 "new ones with the same offsets go beside them",
-                self.url, self.partition.tp, chain.next, log.next_offset,
+                self.url, self.partition.tp, chain.next, self._log_end,
             )  # fmt: skip
-            chain.next = log.next_offset
+            chain.next = self._log_end
         self._chain = chain
         self._sent_bytes = self.partition.appended_bytes - _bytes_from(self.partition, chain.next)
         self._due = (self._loop.time(), slice_start(self.spec, self._clock.now_ms()))

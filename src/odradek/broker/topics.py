@@ -168,7 +168,10 @@ class Partition:
     @property
     def droppable_end(self) -> Offset:
         """Segments below this need not stay on this disk: all replicas have them, and so has the store, if any."""
-        end = self.high_watermark if self.stored_end is None else min(self.high_watermark, self.stored_end)
+        if self.stored_end is not None:
+            end = min(self.high_watermark, self.stored_end)
+        else:  # how much of a channel is stored only its leader knows: the others let go of what that has let go of
+            end = self.log.log_start if self.topic.is_channel else self.high_watermark
         if not self.topic.is_archived:
             return end
         return min(end, self.log.log_start if self.archive is None else self.archive.end)
@@ -311,7 +314,8 @@ class Topic:
     """One topic."""
 
     __slots__ = (
-        "id", "is_archived", "is_internal", "min_insync_replicas", "name", "overrides", "partition_count", "partitions",
+        "id", "is_archived", "is_channel", "is_internal", "min_insync_replicas", "name", "overrides", "partition_count",
+        "partitions",
     )  # fmt: skip
 
     def __init__(self, name: str, topic_id: bytes, overrides: dict[str, str]) -> None:
@@ -322,4 +326,5 @@ class Topic:
         self.partition_count = 0  # of all
         self.is_internal = name in INTERNAL_TOPICS
         self.min_insync_replicas = 1
+        self.is_channel = False  # channel.store: the leader brings every record into the object store
         self.is_archived = False  # remote.storage.enable: what is closed is copied into the object store

@@ -89,14 +89,14 @@ def list_channels(args: argparse.Namespace) -> int:
 
 
 def _channels_of_broker(args: argparse.Namespace) -> Iterator[dict[str, object]]:
-    """The channels, and the topics of which it is not told whether they are any: their clients must be registered."""
+    guarded: list[str] = []
     with Rest(args) as rest:
         for name in rest.ask("GET", "topic")["topics"]:
             try:
                 (topic,) = rest.ask("GET", "topic", name, headers=_key(args))["topics"]
             except RestError as error:
                 if error.status == 401:
-                    yield _row(name, "only its clients are told", "", "", "", fifo="")
+                    guarded.append(name)
                 continue  # or it was deleted meanwhile
             config = topic["config"]
             if config["channel.store"]:
@@ -104,6 +104,8 @@ def _channels_of_broker(args: argparse.Namespace) -> Iterator[dict[str, object]]
                     name, config["channel.store"], config["channel.window.ms"], config["channel.slice.ms"],
                     config["channel.retention.ms"], fifo=config["channel.fifo"],
                 )  # fmt: skip
+    if guarded:
+        tell(f"whether these are channels is told to their clients only (--client-key): {', '.join(guarded)}")
 
 
 def _channels_in_store(args: argparse.Namespace) -> Iterator[dict[str, object]]:
@@ -257,7 +259,7 @@ def _read_broker(args: argparse.Namespace, start: int) -> Iterator[str]:
                 "GET", args.name, str(start), query=f"?o={skip}&n={_PAGE_MESSAGES}{wait}", headers=_key(args)
             )
             for message in answer["messages"]:
-                if args.end is None or message["_ts"] < args.end:
+                if args.end is None or _time_of(message) < args.end:
                     yield json.dumps(message, ensure_ascii=False)
             start, skip = answer["next"]["timestamp"], answer["next"]["o"]
             if not answer["messages"] and not args.follow:
@@ -274,6 +276,12 @@ def _read_store(args: argparse.Namespace, start: int) -> Iterator[str]:
         return
     for message in reader.follow():
         yield _text(message.value)
+
+
+def _time_of(message: object) -> float:
+    """When a message says that it was made; one of a Kafka producer need not say."""
+    time = message.get("_ts") if isinstance(message, dict) else None
+    return time if isinstance(time, (int, float)) else 0
 
 
 def _end(args: argparse.Namespace) -> int:

@@ -127,14 +127,14 @@ def _print(found: Bill) -> None:
     rows = [
         [
             line.what,
-            f"{line.per_second:,.2f}" if line.per_second else "",
-            f"{line.per_month:,.0f}" if line.per_second else in_bytes(line.per_month),
+            "-" if line.per_second is None else f"{line.per_second:,.2f}",
+            in_bytes(line.per_month) if line.per_second is None else f"{line.per_month:,.0f}",
             f"{line.dollars:,.2f}",
         ]
         for line in found.lines
     ]
-    rows.append(["requests together", "", "", f"{found.request_dollars:,.2f}"])
-    rows.append(["all together", "", "", f"{found.dollars:,.2f}"])
+    rows.append(["requests together", "-", "-", f"{found.request_dollars:,.2f}"])
+    rows.append(["all together", "-", "-", f"{found.dollars:,.2f}"])
     show(["line", "a second", "a month", "dollars a month"], rows)
     tell(f"prices: {found.prices.provider}, {found.prices.date}; without traffic out of the provider's region")
 

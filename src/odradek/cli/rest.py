@@ -13,7 +13,7 @@ from urllib.parse import quote
 from odradek.cli.terminal import CommandError
 from odradek.settings_table import split_address
 
-HTTP_VARIABLE = "ODRADEK_HTTP"
+HTTP_VARIABLE = "ODRADEK_REST"  # not ODRADEK_HTTP: that says where a broker listens
 HTTP_DEFAULT = "127.0.0.1:8080"
 _SECONDS_MAX = 60.0
 

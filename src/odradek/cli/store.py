@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from odradek.cli.listing import counted, in_bytes, show, tell
-from odradek.cli.terminal import progress
+from odradek.cli.terminal import CommandError, progress
+from odradek.clock import SystemClock
 
 if TYPE_CHECKING:
     from odradek.objects.stores import ObjectStore
@@ -23,6 +24,7 @@ examples:
   odradek store ls file:///srv/channels                what is there: channels, and topics with archived segments
   odradek store ls s3://bucket/prefix clicks           the objects of a channel
   odradek store verify s3://bucket/prefix clicks       reads every object and checks it
+  odradek store expire s3://bucket/prefix clicks       deletes what is older than the channel's retention
 
 Credentials and endpoints come from the environment, as AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL do.
 """
@@ -43,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verify.add_argument("channel", metavar="CHANNEL")
     verify.add_argument("--json", action="store_true", help="print one JSON object, for programs")
     verify.set_defaults(run=_verify)
+    expire = commands.add_parser(
+        "expire", help="delete what is older than a channel's retention; for one that no broker looks after"
+    )
+    expire.add_argument("url", metavar="URL")
+    expire.add_argument("channel", metavar="CHANNEL")
+    expire.set_defaults(run=_expire)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -135,6 +143,19 @@ def _verify(args: argparse.Namespace) -> int:
         tell(f"{counted(len(found.problems), 'problem')} found")
         return EXIT_DAMAGED
     print("all objects are whole")
+    return 0
+
+
+def _expire(args: argparse.Namespace) -> int:
+    from odradek.objects.channels import load_channel  # noqa: PLC0415
+    from odradek.objects.reader import expire_channel  # noqa: PLC0415
+
+    store = _open(args)
+    spec = load_channel(store, args.channel)
+    if spec.retention_ms < 0:
+        raise CommandError(f"channel {args.channel} keeps its messages for ever: it was made without a retention")
+    count = expire_channel(store, spec, SystemClock().now_ms())
+    print(f"deleted {counted(count, 'object')} of {args.channel}")
     return 0
 
 

@@ -8,6 +8,7 @@ gets every object once. Storage is what retention keeps, after compression.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -70,17 +71,17 @@ class Use:
 
     @property
     def puts_per_second(self) -> float:
-        """Objects that all publishers put, each some every slice, and more where a slice is full before its time."""
-        by_time = self.publishers * self.objects_per_slice * 1_000 / self.slice_ms
-        by_size = self.rate * self.size_bytes / self.slice_bytes
-        return min(max(by_time, by_size), self.rate)
+        """Objects that all publishers put: each one a slice, more if it is full before its end, and stragglers'."""
+        slices = self.publishers * 1_000 / self.slice_ms
+        in_slice = math.ceil(self.rate * self.size_bytes / slices / self.slice_bytes)
+        return min(slices * (in_slice + self.objects_per_slice - 1), self.rate)
 
 
 class Line(NamedTuple):
     """One line of the bill."""
 
     what: str
-    per_second: float  # requests; 0 for storage
+    per_second: float | None  # requests; None for storage
     per_month: float  # requests, or bytes kept
     dollars: float
 
@@ -94,7 +95,7 @@ class Bill(NamedTuple):
     @property
     def request_dollars(self) -> float:
         """All but the storage."""
-        return sum(line.dollars for line in self.lines if line.per_second)
+        return sum(line.dollars for line in self.lines if line.per_second is not None)
 
     @property
     def dollars(self) -> float:
@@ -112,7 +113,7 @@ def bill(use: Use, prices: Prices) -> Bill:
         _requests("PUT of checkpoints", use.publishers * _CHECKPOINTS_A_SECOND, prices.put_per_1000),
         _requests("LIST by readers", lists, prices.list_per_1000),
         _requests("GET by readers", puts * use.readers, prices.get_per_1000),
-        Line("storage", 0.0, stored, stored / _GB * prices.storage_per_gb_month),
+        Line("storage", None, stored, stored / _GB * prices.storage_per_gb_month),
     )
     return Bill(lines, prices)
 

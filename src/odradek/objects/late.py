@@ -21,17 +21,19 @@ class LateMarks:
     def __init__(self, store: ObjectStore, spec: ChannelSpec, from_ms: int) -> None:
         self._store = store
         self._spec = spec
-        self._from_ms = self._behind(from_ms)
+        self._from_ms = self._begin_ms = self._behind(from_ms)
         self._due_ms = 0  # when to look again
         self._marks: dict[str, int] = {}  # seen ones at from_ms or later -> when they were made
         self._pending: dict[str, int] = {}  # key of an object that was not read yet -> when its mark was made
 
     def due(self, now_ms: int) -> list[str]:
         """Keys of late objects that were not read yet; asks the store once in grace_ms."""
-        return self.look(now_ms) if now_ms >= self._due_ms else []
+        is_due = now_ms >= self._due_ms or now_ms + self._spec.grace_ms < self._due_ms  # the clock was ahead
+        return self.look(now_ms) if is_due else []
 
     def look(self, now_ms: int) -> list[str]:
         """The same, at once."""
+        self._from_ms = min(self._from_ms, max(self._behind(now_ms), self._begin_ms))  # if the clock was ahead
         after = keys.before_late(self._spec.name, self._from_ms)
         listed = [info.key for info in self._store.list(keys.late_prefix(self._spec.name), after=after)]
         marks = [mark for mark in listed if mark not in self._marks and keys.late_put_ms(mark) is not None]
@@ -52,6 +54,10 @@ class LateMarks:
     def done(self, key: str) -> None:
         """The object was read, or is of no interest."""
         self._pending.pop(key, None)
+
+    def made_ms(self, key: str) -> int:
+        """When the mark was made of an object that was not read yet."""
+        return self._pending[key]
 
     def oldest_ms(self, default: int) -> int:
         """When the oldest mark was made whose object was not read yet."""

@@ -59,6 +59,6 @@ class InOrder:
                     break
             heapq.heappop(publisher.waiting)
             publisher.gap_since_ms = None
-            publisher.expected = messages[-1].sequence + 1
+            publisher.expected = max(publisher.expected or 0, messages[-1].sequence + 1)
             released.append((key, messages))
         return released

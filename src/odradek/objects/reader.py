@@ -95,6 +95,7 @@ class ChannelReader:
             self._start_ms = self._clock.now_ms() if start is None else start
             self._position_ms = self._floor_ms = keys.slice_start(self.spec, self._start_ms)
         self._is_behind = False  # the last poll had too much to read all of it
+        self._left_ms = keys.TIME_MAX  # when the oldest mark was made whose object did not fit into the last poll
         self._seen: dict[str, int] = {}  # key -> when it was read, for as long as it may come again
         self._late = LateMarks(store, self.spec, self._position_ms)
         self._ordered = InOrder(self.spec.grace_ms) if self.spec.fifo else None
@@ -102,7 +103,7 @@ class ChannelReader:
     @property
     def position(self) -> Position:
         """Where one who stores it can read on: after what the last `poll` returned, or a little before."""
-        return Position(*keys.place(self.spec, self._position_ms))
+        return Position(*keys.place(self.spec, min(self._position_ms, self._left_ms)))
 
     def poll(self) -> list[ReadMessage]:
         """What is new: each record once, in the order of the slices. Asks the store at once, and waits for nothing.
@@ -110,13 +111,17 @@ class ChannelReader:
         At most POLL_OBJECTS_MAX objects come at once. After an error the next poll goes on where this one was.
         """
         now_ms = self._clock.now_ms()
+        # A clock that was ahead has taken the position with it: what came since lies before that.
+        self._position_ms = min(self._position_ms, max(keys.slice_start(self.spec, now_ms), self._floor_ms))
         from_ms = max(self._position_ms - self.spec.grace_ms - self.spec.slice_ms, self._floor_ms)
         fresh, position_ms = self._scan(from_ms, now_ms)
         self._is_behind = position_ms < keys.slice_start(self.spec, now_ms)
         missed = [key for key in self._late.due(now_ms) if self._is_missed(key, from_ms)]
         if self._ordered is not None and self._ordered.may_lack_one_before(fresh):
             missed = [key for key in self._late.look(now_ms) if self._is_missed(key, from_ms)]
-        if len(missed) > POLL_OBJECTS_MAX:
+        left = missed[POLL_OBJECTS_MAX:]
+        self._left_ms = min(map(self._late.made_ms, left), default=keys.TIME_MAX)
+        if left:
             del missed[POLL_OBJECTS_MAX:]
             self._late.hurry()
         wanted = sorted({*fresh, *missed})
@@ -246,7 +251,7 @@ def expire_channel(store: ObjectStore, spec: ChannelSpec, now_ms: int) -> int:
     count = store.delete(_before(store, keys.channel_prefix(spec.name), bucket, after="0"))
     marks = (info.key for info in _until(store, keys.late_prefix(spec.name), keys.before_late(spec.name, oldest_ms)))
     leases = chain.from_iterable(
-        _before(store, keys.queue_prefix(spec.name, group), bucket)
+        _before(store, keys.queue_prefix(spec.name, group), bucket, after="0")  # where the group is stays
         for group in store.folders(f"{spec.name}/{keys.QUEUE}/")
     )
     store.delete(chain(marks, leases))

@@ -36,8 +36,12 @@ def test_channels_and_archived_topics_outlive_their_broker(spark: SparkSession, 
 
     (tmp_path / "objects").mkdir()
     url = (tmp_path / "objects").as_uri()
-    settings = {"store.url": url, "remote.log.manager.task.interval.ms": "100"}
-    tiered = {"remote.storage.enable": "true", "segment.bytes": "16384", "retention.ms": "-1"}
+    settings = {
+        "store.url": url, "remote.log.manager.task.interval.ms": "100", "log.retention.check.interval.ms": "100"
+    }  # fmt: skip
+    tiered = {
+        "remote.storage.enable": "true", "segment.bytes": "16384", "retention.ms": "-1", "local.retention.bytes": "1"
+    }  # fmt: skip
     with broker(settings, tmp_path / "data") as server, Client(server.bootstrap_servers) as client:
         client.admin.create_topic("live", 2, {"channel.store": url, "channel.slice.ms": "1000"})
         client.admin.create_topic("old", 2, tiered)
@@ -50,11 +54,16 @@ def test_channels_and_archived_topics_outlive_their_broker(spark: SparkSession, 
             60,
             "archived segments of both partitions",
         )
+        first = [tmp_path / "data" / f"old-{partition}" / f"{0:020d}.log" for partition in range(2)]
+        wait_until(lambda: not any(file.exists() for file in first), 60, "the first offsets to be gone from the disk")
         address = {"kafka.bootstrap.servers": server.bootstrap_servers}
         live = rows(load, **address, subscribe="live")
         old = rows(load, **address, subscribe="old")
     stored = rows(load, store=url, channel="live")
     assert len(stored) == 60
     assert stored == live
+    for partition in range(2):  # also of what only the store has, asked at the broker
+        values = [(row[0], row[1]) for row in old if row[3] == partition]
+        assert values == [(record.key, record.value) for record in records_of(partition)]
     ends = {segment.partition: segment.end_offset for segment in archived(url)}
     assert rows(load, store=url, topic="old") == [row for row in old if row[4] < ends[row[3]]]
