@@ -189,3 +189,39 @@ async def test_a_channel_is_not_made_where_others_have_objects() -> None:
     for url in ("file:///srv/objects/!archive", "s3://bucket/x/!archive", "s3://bucket/x/%21archive"):
         with pytest.raises(PeerError, match="begins with !"):
             check_place(url, config, stands_alone=True)
+
+
+@asynchronous
+async def test_readers_of_the_same_time_do_not_skip_what_comes_late() -> None:
+    async with at_channels() as house:
+        await house.create("clicks", "memory://readers")
+        partition = house.partition("clicks")
+        got: tuple[list[bytes | None], ...] = ([], [], [])
+
+        async def append(text: bytes, at_ms: int) -> None:
+            partition.append(build_batch([NewRecord(text, timestamp=START_MS + at_ms)]))
+            await house.broker.flushed(partition, partition.log_end)
+
+        async def read_all() -> None:
+            for mine in got:
+                mine += [each.value for each in await house.channels.read("clicks", START_MS, len(mine), 10)]
+
+        await append(b"a1", 900)
+        await append(b"b1", 1_100)
+        await read_all()
+        await append(b"a2", 950)  # of the bucket before, a moment late
+        await read_all()
+        await append(b"b2", 1_200)
+        await read_all()
+        assert got == ([b"a1", b"b1", b"a2", b"b2"],) * 3
+
+
+@asynchronous
+async def test_what_is_remembered_of_readings_is_bounded() -> None:
+    async with at_channels() as house:
+        await house.create("clicks", "memory://bounded")
+        await house.publish("clicks", *(b"%d" % number for number in range(40)))
+        for number in range(40):
+            (found,) = await house.channels.read("clicks", START_MS, number, 1)
+            assert found.value == b"%d" % number
+        assert len(house.channels._reading._scans) == channel_reading._TWINS_MAX

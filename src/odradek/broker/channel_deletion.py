@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from odradek.broker.channel_spec import stored_spec
 from odradek.broker.channel_stores import ChannelStores, end_tasks
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
@@ -106,7 +105,4 @@ class Deletions:
 
 def _delete(channel: Deleted, store: ObjectStore) -> int:
     """Delete all objects of a channel, unless there is another one of this name by now."""
-    spec = stored_spec(store, channel.name)
-    if spec is None or spec.id != channel.topic_id:
-        return 0
-    return delete_channel(store, channel.name)
+    return delete_channel(store, channel.name, channel.topic_id)

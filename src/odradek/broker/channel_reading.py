@@ -19,11 +19,12 @@ from odradek.objects.errors import StoreError
 from odradek.objects.spec import ChannelSpec
 from odradek.wire.errors import ErrorCode, PeerError
 
-_SCANS_MAX = 256  # that are remembered
+_SCANS_MAX = 512  # that are remembered
+_TWINS_MAX = 8  # of them that began alike: readers of the same time, each at its own place
 _MERGED_MAX = 100_000  # messages of all partitions of a channel
 _MERGED_BYTES = 64 << 20  # of them that are held at once
 
-_Key = tuple[bytes, int, int]  # topic, partition, start
+_Key = tuple[bytes, int, int]  # topic, partition, start; with the number of messages given it is one reading
 
 
 class ChannelReading:
@@ -36,7 +37,7 @@ class ChannelReading:
         self._stores = stores
         self._spec = spec
         self._url = url
-        self._scans: OrderedDict[_Key, Scan] = OrderedDict()  # those that nobody uses just now
+        self._scans: OrderedDict[tuple[_Key, int], Scan] = OrderedDict()  # nobody reads on with these, but with twins
 
     async def read(self, topic: Topic, start_ms: int, skip: int, count: int, wait_ms: int) -> list[StoredMessage]:
         """A page of messages; an empty one only after so many milliseconds."""
@@ -74,11 +75,7 @@ class ChannelReading:
         self, partition: Partition, start_ms: int, skip: int, count: int, size_max: int = ANSWER_BYTES
     ) -> list[StoredMessage]:
         key = (partition.topic_id, partition.index, start_ms)
-        scan = self._scans.pop(key, None)
-        if scan is not None and (scan.is_void or scan.given > skip):
-            if not scan.is_void:
-                self._remember(key, scan)
-            scan = None
+        scan = self._find(key, skip)
         if scan is None:
             scan = Scan(partition, self._spec(partition.topic), self._url(partition.topic), start_ms)
         page = Page(skip - scan.given, count, partition.index, size_max)
@@ -86,12 +83,31 @@ class ChannelReading:
         self._remember(key, scan)
         return page.messages
 
+    def _find(self, key: _Key, skip: int) -> Scan | None:
+        """A reading that goes on where this reader is, or as near before that as any.
+
+        What was given before its bucket was over depends on when it was read: another reading of that time may have
+        given other messages. So what is here stays for other readers who are at the same place.
+        """
+        places = [each for each in self._scans if each[0] == key and each[1] <= skip]
+        place = max(places, key=lambda each: each[1], default=None)
+        if place is None:
+            return None
+        scan = self._scans.pop(place)
+        if scan.is_void:
+            return self._find(key, skip)
+        twin = scan.twin()
+        if twin is not None:
+            self._scans[place] = scan
+        return twin or scan
+
     def _remember(self, key: _Key, scan: Scan) -> None:
-        """Keep a reading; of two that began alike, the one that has come further."""
-        other = self._scans.get(key)
-        if other is None or other.given <= scan.given:
-            self._scans[key] = scan
-        self._scans.move_to_end(key)
+        """Keep a reading; of too many, those go that were not asked for the longest."""
+        self._scans[key, scan.given] = scan
+        self._scans.move_to_end((key, scan.given))
+        alike = [each for each in self._scans if each[0] == key]
+        for each in alike[: max(len(alike) - _TWINS_MAX, 0)]:
+            del self._scans[each]
         while len(self._scans) > _SCANS_MAX:
             self._scans.popitem(last=False)
 

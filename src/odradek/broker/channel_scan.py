@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator
+from copy import copy
 from itertools import groupby
 from typing import NamedTuple
 
@@ -89,6 +90,14 @@ class Scan:
         self._older: Iterator[Message] | None = None
         self._older_end_ms = _end_before(partition, spec)
         self._has_older = log_start > 0
+
+    def twin(self) -> Scan | None:
+        """Another one that stands at the same place; None if that lies in the store, where only one can read on."""
+        if self._has_older and self._older is not None:
+            return None
+        twin = copy(self)
+        twin._firsts, twin._ahead = dict(self._firsts), set(self._ahead)
+        return twin
 
     @property
     def is_void(self) -> bool:

@@ -125,12 +125,14 @@ def check_place(url: str, config: ObjectsConfig, *, stands_alone: bool) -> None:
 
     A directory is taken only if it is the one of `store.url` or lies in it, and in a cluster only one that all share.
     """
-    scheme = _parts(url)[0]
+    scheme, pieces = _parts(url)
     if scheme not in SCHEMES:
         kinds = ", ".join(f"{each}://" for each in SCHEMES)
         raise PeerError(
             ErrorCode.INVALID_CONFIG, f"{url!r} is not the URL of an object store: these begin with {kinds}"
         )
+    if any(piece.startswith("!") for piece in pieces):
+        raise PeerError(ErrorCode.INVALID_CONFIG, f"{url}: a folder that begins with ! is the broker's own")
     if scheme not in ("file", "memory"):
         return
     if not stands_alone and (scheme == "memory" or _lies_in_own(url, config)):

@@ -235,8 +235,14 @@ class Channels:
         """See whether the store can be used, and has no channel of this name."""
         try:
             found = await self.stores.run(url, lambda opened: stored_spec(opened, name))
+            has_objects = found is None and await self.stores.run(url, lambda opened: any(opened.list(name)))
         except StoreError as error:
             raise store_error(error) from error
+        if has_objects:  # its readers would take them for its own, and its deletion would take them along
+            raise PeerError(
+                ErrorCode.INVALID_CONFIG,
+                f"{url} has objects below {name}/ that belong to no channel: remove them, or choose another name",
+            )
         if found is not None:
             raise PeerError(
                 ErrorCode.TOPIC_ALREADY_EXISTS,

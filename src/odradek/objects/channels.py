@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from odradek.model import topic_name_problem
 from odradek.objects import keys
 from odradek.objects.errors import ChannelMissingError, DamagedObjectError, ObjectExistsError, ObjectMissingError
 from odradek.objects.spec import ChannelSpec
-from odradek.objects.stores import ObjectStore
+from odradek.objects.stores import PAGE_KEYS, ObjectStore
 
 
 def create_channel(store: ObjectStore, spec: ChannelSpec) -> None:
@@ -45,11 +47,29 @@ def list_channels(store: ObjectStore) -> list[str]:
     return [name for name in store.folders("") if topic_name_problem(name) is None and _is_channel(store, name)]
 
 
-def delete_channel(store: ObjectStore, name: str) -> int:
-    """Delete a channel and all its objects, and say how many; the spec goes last, so that one may try again."""
+def delete_channel(store: ObjectStore, name: str, channel_id: str | None = None) -> int:
+    """Delete a channel and all its objects, and say how many; the spec goes last, so that one may try again.
+
+    With an id only while the channel of this name has it: another may have deleted it too, and made a new one.
+    """
     spec = keys.spec_key(name)
-    count = store.delete(info.key for info in store.list(keys.channel_prefix(name)) if info.key != spec)
-    return count + store.delete([spec])
+    others = (info.key for info in store.list(keys.channel_prefix(name)) if info.key != spec)
+    count = 0
+    while True:
+        # Listed first, then looked at: a new channel has its spec before its objects, so none of these is one of them.
+        batch = list(islice(others, PAGE_KEYS))
+        if channel_id is not None and not _has_id(store, name, channel_id):
+            return count
+        if not batch:
+            return count + store.delete([spec])
+        count += store.delete(batch)
+
+
+def _has_id(store: ObjectStore, name: str, channel_id: str) -> bool:
+    try:
+        return load_channel(store, name).id == channel_id
+    except ChannelMissingError:
+        return False
 
 
 def _is_channel(store: ObjectStore, name: str) -> bool:

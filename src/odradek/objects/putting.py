@@ -27,6 +27,7 @@ from odradek.objects.spec import ChannelSpec
 from odradek.objects.stores import ObjectStore
 
 Job = Callable[[], None]
+Held = dict[int, int | None]  # sequences in the store -> hashes of their records; None: put here, so it is ours
 RunAll = Callable[[list[Job]], None]  # runs all, and raises what one of them raised when all have ended
 
 
@@ -57,7 +58,7 @@ class Frontier:
         self._publisher = publisher
         self._now_ms = now_ms
         self._run_all = run_all
-        self._held: set[int] = set()  # of next and behind: in the store already
+        self._held: Held = {}  # of next and behind: in the store already
         self._saved: int | None = None
 
     def load(self) -> int:
@@ -79,7 +80,7 @@ class Frontier:
         )
         last = messages[-1].sequence + 1 if messages else self.next
         self.next = max(self.next, last, end or 0)
-        self._held = {sequence for sequence in self._held if sequence >= self.next}
+        self._held = {sequence: what for sequence, what in self._held.items() if sequence >= self.next}
         return count
 
     def save(self) -> bool:
@@ -99,13 +100,13 @@ def put_slices(
     now_ms: Callable[[], int],
     run_all: RunAll = one_after_another,
     *,
-    held: set[int],
+    held: Held,
 ) -> int:
     """Bring messages into the store and return the number of new objects; `Frontier.put` is the way to call it.
 
-    `held` are sequences that are known to be in the store; those found there, and those put, are added to it.
+    `held` is what is known to be in the store; what is found there, and what is put, is added to it.
     """
-    missing = [message for message in messages if message.sequence not in held] if held else messages
+    missing = [message for message in messages if not _is_held(held, message)] if held else messages
     chains = [
         _Chain(store, spec, publisher, start_ms, in_slice, now_ms)
         for start_ms, in_slice in by_slice(spec, missing).items()
@@ -153,10 +154,12 @@ def save_checkpoint(store: ObjectStore, spec: ChannelSpec, publisher: str, next_
     store.put(keys.frontier_key(spec.name, publisher), body)
 
 
-def _differ(ours: list[Message], stored: list[Message]) -> bool:
-    """Whether the records of a sequence that both have are not the same."""
-    theirs = {message.sequence: message for message in stored}
-    return any(theirs.get(message.sequence, message) != message for message in ours)
+def _is_held(held: Held, message: Message) -> bool:
+    """Whether this record is in the store, and not another one of its sequence."""
+    if message.sequence not in held:
+        return False
+    known = held[message.sequence]
+    return known is None or known == hash(message)
 
 
 class _Chain:
@@ -172,7 +175,7 @@ class _Chain:
         now_ms: Callable[[], int],
     ) -> None:
         self.count = 0
-        self.held: set[int] = set()
+        self.held: Held = {}
         self._store = store
         self._spec = spec
         self._publisher = publisher
@@ -185,16 +188,22 @@ class _Chain:
         missing = self._messages
         while missing:
             run = split(missing, self._spec.slice_bytes)[0]
-            stored = self._put(build_object(self._spec, self._publisher, self._start_ms, run))
-            if stored is not None and _differ(run, stored):
-                beside = keys.publisher_hash(f"{self._publisher} beside {run[0]}")
-                stored = self._put(build_object(self._spec, beside, self._start_ms, run))
-            if stored is None:
-                self.held.update(message.sequence for message in run)
+            if self._store_run(self._publisher, run):
                 missing = missing[len(run) :]
-            else:
-                self.held.update(message.sequence for message in stored)
-                missing = [message for message in missing if message.sequence not in self.held]
+                continue
+            if not _is_held(self.held, run[0]):
+                beside = keys.publisher_hash(f"{self._publisher} beside {run[0]}")
+                self._store_run(beside, [message for message in run if not _is_held(self.held, message)])
+            missing = [message for message in missing if not _is_held(self.held, message)]
+
+    def _store_run(self, publisher: str, run: list[Message]) -> bool:
+        """Put an object; False if there is one of its name, and only what that holds is stored now."""
+        stored = self._put(build_object(self._spec, publisher, self._start_ms, run))
+        if stored is None:
+            self.held.update(dict.fromkeys(message.sequence for message in run))
+        else:
+            self.held.update((message.sequence, hash(message)) for message in stored)
+        return stored is None
 
     def _put(self, new: SliceObject) -> list[Message] | None:
         """Put an object; when one of this name is there already, return what that holds."""

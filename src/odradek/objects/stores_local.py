@@ -75,6 +75,9 @@ class LocalStore(ObjectStore):
                 else:
                     aside.replace(path)
                 _sync_folder(path.parent)
+            except FileExistsError:
+                _sync_folder(path.parent)  # whoever made it may have ended before that, and it counts as stored now
+                raise
             except FileNotFoundError:
                 if not left:
                     raise
