@@ -6,6 +6,7 @@ ODRADEK_TEST_PROFILE=long (or `make test-long`) looks longer; the default, `quic
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.s3 import S3Server
 
 PROFILE_VARIABLE = "ODRADEK_TEST_PROFILE"
+
+# Programs that do not come from PyPI, by the folder or file of the tests that run them.
+_CLIENTS = {"katar": "curl", "rama": "curl", "tiered": "kcat", "test_readme.py": "curl"}
 
 # No deadline and no complaint about slowness: a busy machine is no bug of ours.
 _BUSY_MACHINE = (HealthCheck.too_slow,)
@@ -40,8 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the S3 server run in one worker, so that one server serves them; those of Spark stay in theirs."""
+    """Tests of the S3 server run in one worker, so that one server serves them; those of Spark stay in theirs.
+
+    Tests with a client that is not on this machine are skipped.
+    """
+    missing = {part: client for part, client in _CLIENTS.items() if shutil.which(client) is None}
     for item in items:
+        for part in missing.keys() & set(item.path.parts):
+            item.add_marker(
+                pytest.mark.skip(reason=f"{missing[part]} is not installed: apt-get install {missing[part]}")
+            )
         names = getattr(item, "fixturenames", ())
         if "s3" in names and "spark" not in names and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("s3"))
