@@ -140,3 +140,23 @@ async def test_what_is_in_the_archive_only_is_read_from_there_with_the_bases_of_
         assert positions == {PLACE: 6}
         found, _ = await reader.read({PLACE: Start("timestamp", START_MS - 1)}, 1, 0)
         assert values(found) == [b"old 3"], "found in the archive by its time"
+
+
+@on_uvloop
+async def test_a_log_whose_last_records_were_compacted_away_is_read_to_its_end() -> None:
+    async with at_home() as house:
+        await house.broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+        await house.produce("t", b"a", b"b", key=b"k")
+        partition = house.broker.partition(*PLACE)
+        partition.log.state.sparse = True  # as compaction leaves it that has removed a mark of deletion at the end
+        partition.log.roll(5)
+        partition.log.flush()
+        partition.advanced()
+        assert partition.high_watermark == 5
+        reader = KatarReader(house.broker)
+        assert values((await reader.read(from_start(1), 10, 0))[0]) == [b"b"]
+        found, positions = await reader.read(from_start(2), 10, 1)
+        assert not found
+        await house.produce("t", b"c", key=b"k")
+        found, positions = await reader.read({place: Start("offset", at) for place, at in positions.items()}, 10, 0)
+        assert (values(found), positions) == ([b"c"], {PLACE: 6})

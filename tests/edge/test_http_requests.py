@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Awaitable
 
 import pytest
@@ -157,7 +158,28 @@ async def test_a_client_that_asks_whether_to_go_on_is_told_so() -> None:
         client.send("abc")
         assert json.loads((await client.read())[2])[3] == 3
         client.send("POST /no HTTP/1.1\nHost: x\nExpect: 100-continue\nContent-Length: 3\n\n")
-        assert (await client.read())[0] == 404
+        status, headers, _ = await client.read()
+        assert (status, headers["connection"]) == (404, "close"), "whether its body comes nobody knows"
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize("path", ["/keep", "/keep/later"])
+@on_uvloop
+async def test_a_connection_that_idles_keeps_no_body(path: str) -> None:
+    kept: list[bytes] = []
+
+    def keep(request: Request) -> Page:
+        kept.append(request.body)
+        return NO_CONTENT
+
+    async def keep_later(request: Request) -> Page:
+        return keep(request)
+
+    async with open_door(Router(Route("POST", "/keep", keep), Route("POST", "/keep/later", keep_later))) as door:
+        client = await door.connect()
+        assert (await client.ask("POST", path, b"body"))[0] == 204
+        alone = [bytes(bytearray(b"body"))]
+        await until(lambda: sys.getrefcount(kept[0]) == sys.getrefcount(alone[0]))
 
 
 @on_uvloop

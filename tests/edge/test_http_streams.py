@@ -194,3 +194,23 @@ async def test_a_bug_in_a_stream_cuts_it_off(caplog: pytest.LogCaptureFixture) -
         assert not answer.endswith(b"0\r\n\r\n"), "nobody may take it for whole"
         assert "for a test" in caplog.text
         assert (await other.get("/ok"))[0] == 200
+
+
+@on_uvloop
+async def test_a_client_that_sends_no_more_and_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_REQUEST_SECONDS_MAX", 0.2)
+    source = Source()
+    async with open_door(source.router()) as door:
+        client = await door.connect()
+        client.writer.transport.pause_reading()
+        client.send(HEAD)
+        await until(lambda: source.begun == 1)
+        (connection,) = door.server._connections
+        assert connection._transport is not None
+        while not connection._transport.get_write_buffer_size():  # the system takes no more, and the door waits not yet
+            made = source.made
+            source.give(bytes(16 << 10))
+            await until(lambda made=made: source.made > made)
+        assert connection._is_writing
+        client.writer.write_eof()
+        await until(lambda: not door.server._connections)

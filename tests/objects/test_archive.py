@@ -230,7 +230,8 @@ def test_what_is_deleted_is_gone_and_the_rest_stays(store: ObjectStore) -> None:
 
 def test_what_nobody_announced_is_found(store: ObjectStore) -> None:
     known, stray = put(store, batches([10]), 0, 3), put(store, batches([10], 3), 3, 6)
-    assert sorted(archive.stray_keys(store, TOPIC, ID, 0, [known])) == sorted(stray.keys)
+    store.put(f"{archive.partition_prefix(TOPIC, ID, 0)}readme.txt", b"of somebody else")
+    assert sorted(archive.stray_keys(store, TOPIC, ID, 0, [known])) == sorted((3, key) for key in stray.keys)
     assert archive.stray_keys(store, TOPIC, ID, 1, []) == []
 
 

@@ -3,7 +3,9 @@
 The leader of a partition copies what is closed, flushed and committed, oldest first, and announces each segment to the
 controller when all its objects are there. Only then may a disk drop it (`Partition.droppable_end`). Retention forgets
 in the metadata first and deletes objects afterwards. So whatever dies in between leaves objects too many, never too
-few; a new leader deletes those that nobody has announced. The active controller deletes what deleted topics left.
+few; a new leader deletes those that nobody has announced and nobody can announce any more: they lie before the end of
+what it knows to be archived, so that a leader that lags behind deletes nothing of its successor's. The active
+controller deletes what deleted topics left.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from odradek.broker.archive_reading import segment_of
 from odradek.broker.archive_rules import expired_pieces, store_problem
@@ -42,7 +45,7 @@ class _Term:
 
     leader_epoch: int
     known: set[Piece]  # those whose objects are there; of those that the metadata know no more, they must go
-    is_tidy: bool = False  # nothing is left in the store of what earlier leaders did not finish
+    tidy_end: float = 0  # before it the store has nothing left of what earlier leaders did not finish; inf: nowhere
 
 
 class Archiving:
@@ -130,12 +133,11 @@ class Archiving:
         key, epoch = (partition.topic_id, partition.index), partition.leader_epoch
         term = self._terms.get(key)
         if term is None or term.leader_epoch != epoch:
-            term = self._terms[key] = _Term(epoch, set(_pieces(partition)))
-        if not term.is_tidy:
-            await self._delete_strays(partition)
-            term.is_tidy = True
+            term = self._terms[key] = _Term(epoch, set())
+        term.known.update(_pieces(partition))  # also those whose announcement had no answer
         if partition.topic.is_archived:
             await self._upload(partition, term)
+        await self._delete_strays(partition, term)
         await self._forget_old(partition, term)
         await self._delete_forgotten(partition, term)
 
@@ -151,6 +153,9 @@ class Archiving:
             piece = await self._put(partition, segment, begin)
             if piece is None:
                 begin = segment.next_offset  # all that it had from there on was compacted away
+                continue
+            if piece.base_offset < log.log_start:
+                term.tidy_end = 0  # somebody has deleted its first records meanwhile: it is cut anew
                 continue
             await self._change("archive-segment", partition, term, piece._asdict())
             term.known.add(piece)
@@ -186,7 +191,8 @@ class Archiving:
         archive, log = partition.archive, partition.log
         if archive is None or not archive.pieces:
             return
-        if archive.end < log.log_start:  # archiving was turned off, and the disk's own retention went on from there
+        # Archiving was turned off, and the disk's own retention went on. Else it is the disk that has lost something.
+        if archive.end < log.log_start and not partition.topic.is_archived:
             await self._change("forget-archived", partition, term, {"start": log.log_start})
             return
         values = self._broker.settings.with_overrides(partition.topic.overrides).values
@@ -205,16 +211,23 @@ class Archiving:
             await self._stores.run(self._config.store_url, partial(delete_segments, segments=segments))
             term.known -= gone
 
-    async def _delete_strays(self, partition: Partition) -> None:
-        """Delete what uploads have left that were not finished, by this broker in an earlier life or by another."""
+    async def _delete_strays(self, partition: Partition, term: _Term) -> None:
+        """Delete what uploads have left that were not finished, by this broker in an earlier life or by another.
+
+        What lies behind the archive may be announced yet, or be by now: it is looked at again when that has grown.
+        """
         topic, topic_id, index = partition.tp.topic, partition.topic_id.hex(), partition.index
-        known = [segment_of(partition, piece) for piece in _pieces(partition)]
+        end, known = _archived_end(partition), [segment_of(partition, piece) for piece in _pieces(partition)]
+        if end <= term.tidy_end:
+            return
 
-        def work(store: ObjectStore) -> int:
-            keys = stray_keys(store, topic, topic_id, index, known)
-            return store.delete(keys) if keys else 0
+        def work(store: ObjectStore) -> tuple[int, bool]:
+            strays = stray_keys(store, topic, topic_id, index, known)
+            keys = [key for base, key in strays if base < end]
+            return (store.delete(keys) if keys else 0), len(keys) == len(strays)
 
-        count = await self._stores.run(self._config.store_url, work)
+        count, is_all = await self._stores.run(self._config.store_url, work)
+        term.tidy_end = inf if is_all else end
         if count:
             logger.info("%s: %d objects of unfinished uploads are deleted from the archive", partition.tp, count)
 

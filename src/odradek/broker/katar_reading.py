@@ -121,7 +121,7 @@ class KatarReader:
                 records, positions[place], read_bytes = await self._read_one(partition, positions[place], room)
                 found += records
                 size_bytes += read_bytes
-                if positions[place] < partition.high_watermark:
+                if records and positions[place] < partition.high_watermark:  # without any there is but a gap
                     full.append(place)
             places = full
         return found

@@ -27,6 +27,7 @@ _IDLE_SECONDS_MAX = 60.0  # between two requests on a connection that stays open
 _LINGER_SECONDS = 2.0  # for a client to see that its body was too large
 _CONNECTIONS_MAX = 200
 _GOODBYE_SECONDS = 1.0  # for clients to take their last answers
+_NO_REQUEST = Request("", "")
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class _Connection(asyncio.Protocol):
         self._heads = HeadReader()
         self._head: Head | None = None  # of the request that is being read or served
         self._match: Match | None = None  # what serves it; None when it is answered already
-        self._request = Request("", "")
+        self._request = _NO_REQUEST
         self._left_bytes = 0  # of the body, that have still to come
         self._chunks: ChunkReader | None = None  # reads the body if it comes in chunks
         self._body = bytearray()
@@ -171,6 +172,7 @@ class _Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more. One whose request takes its time is taken to be gone: few half-close."""
         self._is_closed = True
+        self._allow(_REQUEST_SECONDS_MAX)  # to take what is written
         return False
 
     def pause_writing(self) -> None:
@@ -269,7 +271,8 @@ class _Connection(asyncio.Protocol):
             _refuse_foreign_pages(head.method, head.headers)
             self._make_room(self._left_bytes)
         except RequestError as problem:
-            self._answer(problem.page(), is_last=problem.status == 413)
+            waits = head.awaits_continue and not self._buffer  # nobody can tell whether its body will come
+            self._answer(problem.page(), is_last=problem.status == 413 or waits)
             return
         self._match = match
         self._request = Request(
@@ -406,6 +409,7 @@ class _Connection(asyncio.Protocol):
     def _end_request(self) -> None:
         """A request is read and answered: the next one may come, if there may be one."""
         head, self._head = self._head, None
+        self._request = _NO_REQUEST  # a client that idles has its body kept no longer
         if head is not None and head.is_last:
             self.close()
         self._allow(_REQUEST_SECONDS_MAX)

@@ -31,6 +31,7 @@ _OTHER_VERSION = re.compile(_TOKEN + rb" [\x21-\x7e]++ HTTP/(?!1\.[01])[0-9]\.[0
 _EMPTY_LINES = re.compile(rb"(?:\r\n)++")
 _BARE_LINE_FEED = re.compile(rb"(?:^|[^\r])\n")
 _SPACE_BEFORE_COLON = re.compile(rb"\r\n(" + _TOKEN + rb")[\t ]+:")
+_HOST = re.compile(r"[!$%&'()*+,.:;=\[\]_~0-9A-Za-z-]*+")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _ONCE = frozenset(("host", "content-length", "transfer-encoding"))  # headers that come once or not at all
 
@@ -101,6 +102,8 @@ def parse_head(data: bytes) -> Head:
     is_1_1 = minor == b"1"
     if is_1_1 and "host" not in headers:
         raise RequestError(400, "the header host is missing")
+    if not _HOST.fullmatch(headers.get("host", "")):
+        raise RequestError(400, "the header host is no name of a host: write NAME or NAME:PORT")
     return Head(
         method.decode("ascii"),
         target,

@@ -196,11 +196,12 @@ def delete_archive(store: ObjectStore, topic: str, topic_id: str) -> int:
 
 def stray_keys(
     store: ObjectStore, topic: str, topic_id: str, partition: int, known: Iterable[ArchivedSegment]
-) -> list[str]:
-    """The keys below a partition's prefix that are not of these segments: left by an upload that was cut short."""
+) -> list[tuple[int, str]]:
+    """The keys of a partition that are not of these segments, and where theirs begin: of uploads that were cut short."""
     names = {segment.name for segment in known}
-    found = (info.key for info in store.list(partition_prefix(topic, topic_id, partition)))
-    return [key for key in found if key.rpartition("/")[2].partition(".")[0] not in names]
+    prefix = partition_prefix(topic, topic_id, partition)
+    found = ((info.key, _NAME.fullmatch(info.key.removeprefix(prefix))) for info in store.list(prefix))
+    return [(int(match["base"]), key) for key, match in found if match and match[0].partition(".")[0] not in names]
 
 
 # Reading.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
+from odradek.broker.katar_port import KatarBroker, Prepared
+from odradek.edge.rest import katar_leaders
 from odradek.records.build import build_batch
 from odradek.records.record import Header, NewRecord
 from tests.broker.houses import START_MS
@@ -389,3 +392,24 @@ async def test_what_brokers_pass_on_is_taken_from_brokers_only() -> None:
         assert (await katar.ask("POST", "/publish", {"topic": "t", "payload": 1}, FORWARDED))[0] == 422
         read["starts"] = {"t": {"1": ["latest", 0]}}
         assert (await katar.ask("POST", "/subscribe", read, FORWARDED))[0] == 421
+
+
+@on_uvloop
+async def test_nothing_is_written_to_a_partition_that_another_leads_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(katar_leaders, "_LEADER_SECONDS_MAX", 0.0)
+    async with open_katar() as katar:
+        await katar.publish("t", "a")
+        await katar.publish("u", "a")
+        lost = katar.house.broker.partition("u", 0)
+        prepare = KatarBroker.prepare
+
+        def prepare_and_lose(self: KatarBroker, *args: Any) -> Prepared:
+            prepared = prepare(self, *args)
+            asyncio.get_running_loop().call_soon(setattr, lost, "is_leader", False)
+            return prepared
+
+        monkeypatch.setattr(KatarBroker, "prepare", prepare_and_lose)
+        status, answer = await katar.ask("POST", "/publish", {"topics": ["t", "u"], "payload": "b"})
+        assert status == 503
+        assert "stored all the same: t-0 from offset 1" in answer["detail"]
+        assert lost.log.next_offset == 1

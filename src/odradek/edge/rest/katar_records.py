@@ -139,8 +139,9 @@ class KatarRecords:
 async def _publish_one(
     leaders: Leaders, place: TopicPartition, prepared: Mapping[TopicPartition, Prepared], asked: forms.Publication
 ) -> Written:
-    if place in prepared:
-        return await leaders.publish_here(place, prepared[place])
+    ready = prepared.get(place)
+    if ready is not None and ready.partition.is_leader:  # others had their turn since it was prepared
+        return await leaders.publish_here(place, ready)
     return await leaders.publish(place, asked.values, asked.key)
 
 

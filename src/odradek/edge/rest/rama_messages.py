@@ -39,15 +39,15 @@ class Messages:
         self._now_ms = now_ms
         self._max_skew_ms = max_skew_ms
 
-    def one(self, body: bytes, which: str = "") -> NewRecord:
-        """A message as a record, its value byte for byte; `which` one it is stands before what is wrong with it."""
+    def one(self, body: bytes) -> NewRecord:
+        """A message as a record, its value byte for byte."""
         if len(body) > MESSAGE_BYTES_MAX:
-            raise RequestError(413, f"{which}a message has at most {MESSAGE_BYTES_MAX} bytes, this one {len(body)}")
-        timestamp, now_ms = _time_of(body, which), self._now_ms()
+            raise RequestError(413, f"a message has at most {MESSAGE_BYTES_MAX} bytes, this one {len(body)}")
+        timestamp, now_ms = _time_of(body), self._now_ms()
         if abs(timestamp - now_ms) > self._max_skew_ms:
             raise RequestError(
                 422,
-                f"{which}_ts is {_shown(timestamp)}, and the broker's clock says {_shown(now_ms)}: more than "
+                f"_ts is {_shown(timestamp)}, and the broker's clock says {_shown(now_ms)}: more than "
                 f"rama.max.skew.ms = {self._max_skew_ms} lies between; send the present time in ms since 1970, UTC",
             )
         return NewRecord(body, timestamp=timestamp)
@@ -62,7 +62,13 @@ class Messages:
             raise _not_json(error) from None
         if not found:
             raise RequestError(422, "the array is empty: send [{...}, ...]")
-        return [self.one(bytes(message), f"message {number}: ") for number, message in enumerate(found)]
+        records: list[NewRecord] = []
+        try:
+            for message in found:
+                records.append(self.one(bytes(message)))  # how many there are says which one is wrong
+        except RequestError as error:
+            raise RequestError(error.status, f"message {len(records)}: {error.detail}") from None
+        return records
 
     def is_past(self, time_ms: int, grace_ms: int) -> bool:
         """Say whether messages from before this time are taken no longer, nor expected of Kafka producers."""
@@ -80,15 +86,15 @@ class Messages:
         return value
 
 
-def _time_of(body: bytes, which: str) -> int:
+def _time_of(body: bytes) -> int:
     try:
         body.decode()  # msgspec does not look so closely at what it passes over
         return math.floor(_STAMPED.decode(body).time)
     except msgspec.ValidationError as error:
         if body.lstrip()[:1] != b"{":
-            raise RequestError(422, f"{which}a message is a JSON object: send {{...}}") from None
+            raise RequestError(422, "a message is a JSON object: send {...}") from None
         raise RequestError(
-            422, f"{which}a message carries its time as the number _ts, in ms since 1970, UTC: {error}"
+            422, f"a message carries its time as the number _ts, in ms since 1970, UTC: {error}"
         ) from None
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         raise _not_json(error) from None
