@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
-from odradek.broker.archive_reading import read_chunk
+from odradek.broker.archive_reading import find_offset, read_chunk
 from odradek.broker.archiving import Archiving
 from odradek.broker.broker import Broker
 from odradek.controller.image_archive import Piece
 from odradek.objects.archive import LOG, put_segment
 from odradek.wire.errors import ErrorCode, PeerError
 from tests.broker.archives import TOPIC, Keeper, keeping, new_url, value
-from tests.broker.houses import DATA, batch, values_of
-from tests.client.support import asynchronous
+from tests.broker.houses import DATA, START_MS, batch, refusal_of, values_of
+from tests.client.support import asynchronous, until
 
 
 def pieces_of(keeper: Keeper) -> tuple[Piece, ...]:
@@ -130,3 +133,58 @@ async def test_records_that_are_deleted_while_they_are_copied_do_not_come_back(m
         assert partition.log_start == 5
         assert pieces_of(keeper)[0].base_offset == 5
         assert len(keeper.objects()) == 4 * len(pieces_of(keeper))
+
+
+@asynchronous
+async def test_a_reader_that_gives_up_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with keeping() as keeper:
+        partition = await keeper.fill(12)
+        await keeper.archive()
+        asked, may_answer = threading.Event(), threading.Event()
+
+        def hang(_key: str, _start: int, _length: int) -> bytes:
+            asked.set()
+            may_answer.wait(30)
+            return b""
+
+        monkeypatch.setattr(keeper.store, "_get_range", hang)
+        reading = asyncio.create_task(read_chunk(keeper.house.broker, partition, 0, 4_000))
+        try:
+            await until(asked.is_set)
+            reading.cancel()
+            done, _ = await asyncio.wait([reading], timeout=5)
+            assert done, "a broker could not stop"
+        finally:
+            may_answer.set()
+
+
+@asynchronous
+async def test_a_store_that_is_away_is_no_offset_that_is_gone() -> None:
+    async with keeping() as keeper:
+        partition = await keeper.fill(12)
+        await keeper.archive()
+        first = pieces_of(keeper)[0]
+        assert first.end_offset > first.base_offset + 1
+        place = {"topic_id": partition.topic_id.hex(), "partition": 0, "leader_epoch": partition.leader_epoch}
+        await keeper.house.broker.change("forget-archived", {**place, "start": first.base_offset + 1})
+        assert partition.log_start == first.base_offset + 1
+        keeper.store.is_away = True
+        assert await refusal_of(find_offset(keeper.house.broker, partition, START_MS)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@asynchronous
+async def test_a_segment_whose_bytes_have_changed_is_not_archived_and_stays(caplog: pytest.LogCaptureFixture) -> None:
+    async with keeping(store_threads=1) as keeper:
+        partition = await keeper.fill(12)
+        await keeper.house.broker.create_topic("others", 1, {"remote.storage.enable": "true", "segment.bytes": "1500"})
+        for number in range(6):
+            await keeper.house.produce("others", value(number))
+        damaged = partition.log.segments[1]
+        name = f"{DATA}/{TOPIC}-0/{damaged.base_offset:020d}.log"
+        keeper.house.disk.overwrite(name, b"?", at=damaged.size_bytes - 10)
+        for _ in range(2):
+            await keeper.archive()
+        assert pieces_of(keeper)[-1].end_offset == damaged.base_offset == partition.log.log_start
+        assert len(keeper.objects()) == 4 * len(keeper.segments()) + 4 * len(keeper.segments("others"))
+        assert keeper.segments("others")
+        assert caplog.text.count("is not archived any further") == 1

@@ -60,7 +60,7 @@ def _read_all(descriptor: int) -> bytes:
 def check_commands(broker: BrokerProcess, guide: str, count: int) -> Terminal:
     """Run the commands of a guide at a broker; return where that was."""
     http = broker.http_url.removeprefix("http://")
-    terminal = Terminal(broker.directory.parent, {"ODRADEK_HTTP": http, "ODRADEK_BROKER": broker.bootstrap})
+    terminal = Terminal(broker.directory.parent, {"ODRADEK_REST": http, "ODRADEK_BROKER": broker.bootstrap})
     found = commands(guide)
     assert len(found) == count
     for command, told in found:

@@ -132,7 +132,7 @@ async def test_the_gaps_of_a_compacted_topic_are_taken_as_they_are(caplog: pytes
             follower.follow(copy, leader)
             await acknowledged(leader, 6)
         assert values_of(copy.log) == values_of(led.log)
-        assert not caplog.records
+        assert not [record for record in caplog.records if record.name.startswith("odradek.replication")]
 
 
 @asynchronous

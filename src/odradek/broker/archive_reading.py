@@ -83,14 +83,14 @@ class ArchiveReader:
                 found = find_time(store, segment, timestamp, start, self._index(store, segment))
                 return None if found is None else TimestampOffset(*found)
 
-            result = await self._run(partition, piece.base_offset, work)
+            result = await self._run(partition, max(piece.base_offset, start), work)
             if result is not None:
                 return result if result.offset < partition.log.log_start else None
         return None
 
     async def _run(self, partition: Partition, offset: Offset, work: Callable[[ObjectStore], _Result]) -> _Result:
         try:
-            return await self._stores.run(self._url, work)
+            return await self._stores.run(self._url, work, only_reads=True)
         except StoreError as error:
             if offset < partition.log_start:  # retention has taken it away meanwhile
                 log = partition.log

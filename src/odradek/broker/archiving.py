@@ -1,11 +1,11 @@
 """Copying closed segments into the object store, and letting the old ones go (tiered storage, after KIP-405).
 
-The leader of a partition copies what is closed, flushed and committed, oldest first, and announces each segment to the
-controller when all its objects are there. Only then may a disk drop it (`Partition.droppable_end`). Retention forgets
-in the metadata first and deletes objects afterwards. So whatever dies in between leaves objects too many, never too
-few; a new leader deletes those that nobody has announced and nobody can announce any more: they lie before the end of
-what it knows to be archived, so that a leader that lags behind deletes nothing of its successor's. The active
-controller deletes what deleted topics left.
+The leader of a partition copies what is closed, flushed and committed, oldest first, if its checksums are right, and
+announces each segment to the controller when all its objects are there. Only then may a disk drop it
+(`Partition.droppable_end`). Retention forgets in the metadata first and deletes objects afterwards. So whatever dies in
+between leaves objects too many, never too few; a new leader deletes those that nobody has announced and nobody can
+announce any more: they lie before the end of what it knows to be archived, so that a leader that lags behind deletes
+nothing of its successor's. The active controller deletes what deleted topics left.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from odradek.model import Offset
 from odradek.objects.archive import delete_archive, delete_segments, put_segment, stray_keys
 from odradek.objects.errors import StoreError, StoreUnavailableError
 from odradek.objects.stores import ObjectStore
+from odradek.records.errors import RecordError
 from odradek.wire.errors import PeerError
 
 PIECE_BYTES_MAX = 32 << 20  # of one object: it is in memory while it is put; a larger segment becomes several
@@ -120,7 +121,7 @@ class Archiving:
             await self._tend(partition)
         except StoreUnavailableError:
             raise
-        except (StoreError, LogError, DiskError) as error:
+        except (StoreError, LogError, DiskError, RecordError) as error:
             self._broker.heed(error)
             said = f"{partition.tp}: {error}"
             if said not in self._refused:

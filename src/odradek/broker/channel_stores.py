@@ -45,8 +45,11 @@ class ChannelStores:
         """Whether anything was asked of a store yet."""
         return self._threads is not None
 
-    async def run(self, url: str, work: Callable[[ObjectStore], _Result]) -> _Result:
-        """Do something with a store in a thread, and wait for its end, also when cancelled, unless twice."""
+    async def run(self, url: str, work: Callable[[ObjectStore], _Result], *, only_reads: bool = False) -> _Result:
+        """Do something with a store in a thread, and wait for its end, also when cancelled, unless twice.
+
+        What only reads is left to its thread at once: a store that hangs must not keep a broker from stopping.
+        """
         if self._threads is None:
             threads = self.config.store_threads
             self._threads = ThreadPoolExecutor(threads, thread_name_prefix="channel")
@@ -57,7 +60,7 @@ class ChannelStores:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             future.add_done_callback(_forget)
-            if not job.cancel():
+            if not job.cancel() and not only_reads:
                 await asyncio.wait([future])
             raise
 

@@ -197,7 +197,7 @@ def delete_archive(store: ObjectStore, topic: str, topic_id: str) -> int:
 def stray_keys(
     store: ObjectStore, topic: str, topic_id: str, partition: int, known: Iterable[ArchivedSegment]
 ) -> list[tuple[int, str]]:
-    """The keys of a partition that are not of these segments, and where theirs begin: of uploads that were cut short."""
+    """The keys of a partition that are of other segments, and the base of each: of uploads that were cut short."""
     names = {segment.name for segment in known}
     prefix = partition_prefix(topic, topic_id, partition)
     found = ((info.key, _NAME.fullmatch(info.key.removeprefix(prefix))) for info in store.list(prefix))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from odradek.records.buffers import ReadBuffer
 from odradek.records.errors import CorruptBatchError
-from odradek.records.header import NO_TIMESTAMP, iter_headers
+from odradek.records.header import NO_TIMESTAMP, check_batch, iter_headers
 
 INTERVAL_BYTES = 32 * 1024  # one entry for about so much: a reader gets at most this, and a batch, too much
 
@@ -31,11 +31,12 @@ class Indexed(NamedTuple):
 
 
 def make_indexes(data: ReadBuffer, base_offset: int) -> Indexed:
-    """Walk over the batches of a segment; CorruptBatchError if something else stands between or behind them."""
+    """Walk over the batches of a segment; CorruptBatchError if one is damaged, or something else stands behind it."""
     offsets, times, epochs = bytearray(), bytearray(), list[tuple[int, int]]()
     first = newest = noted = NO_TIMESTAMP
     entered = end = last = 0
     for at, header in iter_headers(data):
+        check_batch(data, at)
         if at == 0:
             first = header.base_timestamp
         elif at - entered >= INTERVAL_BYTES:

@@ -11,6 +11,7 @@ import pytest
 from odradek.edge.rest import katar_stream
 from odradek.edge.rest.katar_leaders import Leaders, Reading
 from odradek.edge.routing import RequestError
+from odradek.model import TopicPartition
 from tests.client.support import until
 from tests.edge.doors import on_uvloop
 from tests.edge.web import HttpClient
@@ -185,6 +186,9 @@ async def test_a_listener_that_goes_leaves_nothing_behind() -> None:
         await until(lambda: not partition._wakers)
 
 
+QUIET = {TopicPartition("t", 0): 7}
+
+
 class QuietLeaders:
     """Have nothing to tell twice, and then a problem."""
 
@@ -195,7 +199,7 @@ class QuietLeaders:
         self.waits.append(wait_ms)
         if len(self.waits) == 3:
             raise RequestError(503, "gone")
-        return Reading([], {})
+        return Reading([], QUIET)
 
 
 @on_uvloop
@@ -205,11 +209,11 @@ async def test_a_comment_comes_every_fifteen_seconds() -> None:
     async def admit() -> None:
         """Everybody may."""
 
-    stream = katar_stream.events(cast(Leaders, leaders), Reading([], {}), 10, admit)
+    stream = katar_stream.events(cast(Leaders, leaders), Reading([], QUIET), 10, admit)
     assert isinstance(stream, AsyncIterator)
     pieces = [piece async for piece in stream]
     assert leaders.waits == [15_000] * 3
-    assert pieces[:3] == [b": nothing new\n\n"] * 3
+    assert pieces[:3] == [b': nothing new\nid: {"t":{"0":7}}\n\n'] * 3, "who has got no record yet goes on there, too"
     assert pieces[3] == b'event: error\ndata: {"status": 503, "detail": "gone"}\n\n'
     with pytest.raises(StopAsyncIteration):
         await anext(stream)

@@ -1,7 +1,8 @@
 """Katar's subscribe as a stream of server-sent events: each record an event, its id the position behind it.
 
 Whoever loses the connection sends the last id back (`Last-Event-ID`, as the standard has it) and misses nothing. A
-comment comes when nothing else does, so that neither side takes the other for dead.
+comment comes when nothing else does, so that neither side takes the other for dead, and with it the position: whoever
+listens for what is new goes on where he began, also if he has not got a record yet.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from odradek.edge.routing import RequestError
 
 CONTENT_TYPE = "text/event-stream"
 _HEARTBEAT_MS = 15_000
-_HEARTBEAT = b": nothing new\n\n"
+_HEARTBEAT = b": nothing new\nid: %b\n\n"
 _LINE_END = re.compile(rb"\r\n|\r|\n")  # in JSON only between values: a stream ends its lines there
 
 
@@ -26,7 +27,7 @@ async def events(
 ) -> AsyncIterator[bytes]:
     """What was read, and then what comes, for as long as somebody takes it and `admit` lets him: keys are revoked."""
     while True:
-        yield b"".join(_events(reading)) or _HEARTBEAT
+        yield b"".join(_events(reading)) or _HEARTBEAT % forms.position_text(reading.positions)
         starts = {place: Start("offset", offset) for place, offset in reading.positions.items()}
         try:
             reading = await leaders.read(starts, max_records, _HEARTBEAT_MS)
