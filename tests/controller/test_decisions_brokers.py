@@ -127,6 +127,17 @@ def test_a_broker_can_ask_to_be_fenced_and_stay_so() -> None:
     assert not world.beat(1)["fenced"]
 
 
+def test_a_broker_that_was_fenced_is_counted_on_again_when_it_knows_of_it() -> None:
+    world = World((1, 2))
+    world.topic("t", [1, 2])
+    world.fence(1)
+    fenced_at = len(world.log) - 1
+    assert world.image.brokers[1].fenced_at == fenced_at
+    args = {"broker_id": 1, "broker_epoch": world.epoch(1)}
+    assert world.do("heartbeat", **args, applied_offset=fenced_at - 1)["fenced"], "it takes itself for the leader still"
+    assert not world.do("heartbeat", **args, applied_offset=fenced_at)["fenced"]
+
+
 # Fencing.
 
 

@@ -237,7 +237,7 @@ def test_a_new_controller_finishes_what_an_unfencing_left_undone() -> None:
     world.topic()
     world.fence(1)
     epoch = world.epoch(1)
-    decision = world.decide("heartbeat", broker_id=1, broker_epoch=epoch, applied_offset=epoch)
+    decision = world.decide("heartbeat", broker_id=1, broker_epoch=epoch, applied_offset=len(world.log))
     world.write(decision.records[0])
     assert world.partition().leader == NO_LEADER
     assert world.decide("rebalance").records == world.decide("adopt").records

@@ -123,12 +123,16 @@ def _at(broker: BrokerImage) -> str:
 
 
 def heartbeat(image: ClusterImage, args: Mapping[str, Any], facts: Facts) -> Decision:
-    """Hear a broker. It is unfenced once it has read its own registration; most of the time nothing changes."""
+    """Hear a broker; most of the time nothing changes.
+
+    It is unfenced once it has read its own registration, and the record that has fenced it: before, it would take
+    itself for the leader of what others lead now, and readers would not see what these have acknowledged.
+    """
     broker = registered(image, args)
     if flag(args, "wants_shutdown"):
         return _stopping(image, facts, broker)
     if broker.fenced:
-        if flag(args, "wants_fence") or integer(args, "applied_offset") < broker.epoch:
+        if flag(args, "wants_fence") or integer(args, "applied_offset") < max(broker.epoch, broker.fenced_at):
             return Decision(result={"fenced": True, "may_stop": False})
         return Decision(_unfencing(image, facts, broker), {"fenced": False, "may_stop": False})
     if flag(args, "wants_fence"):

@@ -103,6 +103,7 @@ class BrokerImage:
     fenced: bool = True  # it may lead nothing, and no client is sent to it
     shutting_down: bool = False  # it is on its way out, and gets nothing new to lead
     directory: str = ""  # drawn when its data directory was new: another one has none of what this one held
+    fenced_at: int = -1  # the offset of the record that has fenced it last; -1: nobody had to
 
     @property
     def is_active(self) -> bool:
@@ -188,7 +189,8 @@ class ClusterImage:
         for body in content["brokers"]:
             broker = _broker(body, int(body["broker_epoch"]))
             fenced, shutting_down = bool(body["fenced"]), bool(body["shutting_down"])
-            image.brokers[broker.id] = replace(broker, fenced=fenced, shutting_down=shutting_down)
+            fenced_at = int(body.get("fenced_at", -1))
+            image.brokers[broker.id] = replace(broker, fenced=fenced, shutting_down=shutting_down, fenced_at=fenced_at)
         return image
 
 
@@ -293,9 +295,9 @@ def _register_broker(image: ClusterImage, body: Mapping[str, Any], offset: int) 
     image.brokers[broker.id] = broker
 
 
-def _fence_broker(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+def _fence_broker(image: ClusterImage, body: Mapping[str, Any], offset: int) -> None:
     broker = _registered(image, body)
-    image.brokers[broker.id] = replace(broker, fenced=True)
+    image.brokers[broker.id] = replace(broker, fenced=True, fenced_at=offset)
 
 
 def _unfence_broker(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
@@ -422,6 +424,7 @@ def _broker_json(broker: BrokerImage) -> dict[str, Any]:
         "directory": broker.directory,
         "fenced": broker.fenced,
         "shutting_down": broker.shutting_down,
+        "fenced_at": broker.fenced_at,
     }
 
 
