@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ from bench.channel_load import Door, publish_at_rate, publish_batches, read_brok
 from bench.harness import Results, Row, median
 from bench.kafka_process import Process
 from odradek.objects import ObjectStore, open_store
-from odradek.objects.cost import PROVIDERS, Use, bill
+from odradek.objects.cost import PROVIDERS, Use, bill, slices_within
+from odradek.objects.keys import parse_object_key
 from tests.s3 import S3Server
 
 MESSAGE_BYTES = 100
@@ -55,7 +57,6 @@ class Measured(NamedTuple):
     rate: float
     cpu_share: float  # of one core that the broker used
     objects_per_million: float
-    stored_share: float  # bytes in the store a byte of messages
 
 
 def main() -> int:
@@ -72,9 +73,8 @@ def main() -> int:
             places = [Place("local directory", (directory / "objects").as_uri(), {}, {}), s3]
             for place in places:
                 rates[place.name] = _throughput(place, directory, args, results)
-            for place in places:
-                _latency(place, directory, args, results)
-        _bills(results, max(rates.values()))
+            a_slice = max(_latency(place, directory, args, results) for place in places)
+        _bills(results, max(rates.values()), a_slice)
         return results.show()
 
 
@@ -113,21 +113,11 @@ def _throughput(place: Place, directory: Path, args: argparse.Namespace, results
     share = median(each.cpu_share for each in rounds)
     objects = median(each.objects_per_million for each in rounds)
     results.add(Row(
-        f"{place.name}: messages a second", f"{rate:,.0f}", f"{median(plain):,.0f} bytes as plain PUTs",
+        f"{place.name}: messages a second", f"{rate:,.0f}", f"{median(plain):,.0f} as plain PUTs",
         f"{rate / median(plain):.2f}", "", None,
     ))  # fmt: skip
     results.add(Row(f"{place.name}: broker's cores used", f"{share:.2f}", "", "", "", None))
     results.add(Row(f"{place.name}: PUTs a million messages", f"{objects:.1f}", "", "", "", None))
-    results.add(
-        Row(
-            f"{place.name}: stored bytes a byte",
-            f"{median(each.stored_share for each in rounds):.2f}",
-            "",
-            "",
-            "",
-            None,
-        )
-    )
     return rate
 
 
@@ -138,8 +128,7 @@ def _one_round(place: Place, door: Door, process: Process, channel: str, seconds
     used = process.cpu_seconds() - cpu
     store = open_store(place.url, place.options)
     found = [info for info in store.list(f"{channel}/") if "/!" not in info.key]
-    stored = sum(info.size_bytes for info in found)
-    return Measured(count / took, used / took, len(found) / count * MILLION, stored / (count * MESSAGE_BYTES))
+    return Measured(count / took, used / took, len(found) / count * MILLION)
 
 
 def _plain_puts(place: Place, rate: float, seconds: int) -> float:
@@ -152,7 +141,8 @@ def _plain_puts(place: Place, rate: float, seconds: int) -> float:
     return rate * seconds / (time.monotonic() - began)
 
 
-def _latency(place: Place, directory: Path, args: argparse.Namespace, results: Results) -> None:
+def _latency(place: Place, directory: Path, args: argparse.Namespace, results: Results) -> float:
+    """Measure both ways of reading; say how many objects a slice became."""
     through: dict[str, list[float]] = {"broker": [], "store": []}
     with _broker(place, directory) as (door, _):
         channel = f"latency-{place.name.split()[0].lower()}"
@@ -179,6 +169,10 @@ def _latency(place: Place, directory: Path, args: argparse.Namespace, results: R
             f"{place.name}: publish to read through the {name}, p50 / p99", f"{p50 * 1e3:,.0f} / {p99 * 1e3:,.0f} ms",
             f"{len(found)} of {sent} read", "", f"<= {bar * 1e3:,.0f} ms", complete and p99 <= bar,
         ))  # fmt: skip
+    stored = [each for info in store.list(f"{channel}/") if (each := parse_object_key(info.key)) is not None]
+    a_slice = len(stored) / len({each.start_ms for each in stored})
+    results.add(Row(f"{place.name}: objects a slice", f"{a_slice:.2f}", "", "", "", None))
+    return a_slice
 
 
 def _wait_for(through: dict[str, list[float]], sent: int, seconds: float) -> None:
@@ -187,11 +181,18 @@ def _wait_for(through: dict[str, list[float]], sent: int, seconds: float) -> Non
         time.sleep(0.05)
 
 
-def _bills(results: Results, rate: float) -> None:
-    """What a million messages a second cost, with as many proxies as that needs here."""
+def _bills(results: Results, rate: float, a_slice: float) -> None:
+    """What a million messages a second cost, with as many proxies as that needs here, at the defaults and otherwise."""
     proxies = max(-(-MILLION // int(rate)), 1)
-    for title, count in (("one proxy", 1), (f"the {proxies} proxies that this machine's rate asks for", proxies)):
-        dollars = bill(Use(float(MILLION), MESSAGE_BYTES, publishers=count), PROVIDERS["s3"]).request_dollars
+    many = Use(float(MILLION), MESSAGE_BYTES, publishers=proxies, objects_per_slice=a_slice)
+    enough = next(slices_within(many, PROVIDERS["s3"], BILL_DOLLARS_MAX))
+    uses = {
+        "one proxy": replace(many, publishers=1),
+        f"the {proxies} proxies that this machine's rate asks for": many,
+        f"those, with slices of {enough / 1_000:g} s": replace(many, slice_ms=enough),
+    }
+    for title, use in uses.items():
+        dollars = bill(use, PROVIDERS["s3"]).request_dollars
         results.add(Row(
             f"requests of 1,000,000 messages a second, {title}", f"{dollars:,.2f} dollars a month", "", "",
             f"<= {BILL_DOLLARS_MAX:,.0f}", dollars <= BILL_DOLLARS_MAX,
