@@ -40,10 +40,10 @@ def test_channels_and_archived_topics_outlive_their_broker(spark: SparkSession, 
         "store.url": url, "remote.log.manager.task.interval.ms": "100", "log.retention.check.interval.ms": "100"
     }  # fmt: skip
     tiered = {
-        "remote.storage.enable": "true", "segment.bytes": "16384", "retention.ms": "-1", "local.retention.bytes": "1"
+        "remote.storage.enable": "true", "segment.bytes": "16384", "retention.ms": "-1", "local.retention.bytes": "0"
     }  # fmt: skip
     with broker(settings, tmp_path / "data") as server, Client(server.bootstrap_servers) as client:
-        client.admin.create_topic("live", 2, {"channel.store": url, "channel.slice.ms": "1000"})
+        client.admin.create_topic("live", 2, {"channel.store": url, "retention.ms": "-1"})
         client.admin.create_topic("old", 2, tiered)
         for name in ("live", "old"):
             with client.producer() as producer:
