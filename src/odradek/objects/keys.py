@@ -17,8 +17,6 @@ from odradek.objects.spec import ChannelSpec
 
 TIME_DIGITS = 15  # milliseconds until the year 33658
 TIME_MAX = 999_999_999_999_999
-SLICE_DIGITS = 5
-SEQUENCE_DIGITS = 20
 PUBLISHER_DIGITS = 16
 MARK_SLACK_MS = 30_000  # the mark of a late object is in the store so long after the time in its name, at the latest
 
@@ -97,11 +95,6 @@ def channel_prefix(channel: str) -> str:
 def bucket_prefix(channel: str, bucket: int) -> str:
     """What all names in a bucket begin with."""
     return f"{channel}/{bucket:015d}/"
-
-
-def slice_prefix(channel: str, bucket: int, slice_: int) -> str:
-    """What all names in a slice begin with."""
-    return f"{channel}/{bucket:015d}/{slice_:05d}/"
 
 
 def before_slice(spec: ChannelSpec, timestamp: int) -> str:
