@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from odradek.objects.spec import ChannelSpec
 
-TIME_DIGITS = 15  # milliseconds until the year 33658
-TIME_MAX = 999_999_999_999_999
+TIME_MAX = 999_999_999_999_999  # fifteen digits: milliseconds until the year 33658
 PUBLISHER_DIGITS = 16
 MARK_SLACK_MS = 30_000  # the mark of a late object is in the store so long after the time in its name, at the latest
 
