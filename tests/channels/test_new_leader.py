@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, PartitionMetadata
 
 from tests.channels.rama import (
     Ledger,
@@ -27,10 +27,23 @@ CHANNEL = "orders"
 THREADS = 6
 
 
-def leader_of(bootstrap: str) -> int:
-    """Who leads the channel; -1 when nobody does or nobody knows."""
+def partition_of(bootstrap: str) -> PartitionMetadata:
+    """The channel's one partition, as a broker knows it."""
     topics = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=10).topics
-    leader: int = topics[CHANNEL].partitions[0].leader
+    return topics[CHANNEL].partitions[0]
+
+
+def leader_of_all(cluster: ClusterProcesses) -> int:
+    """Who leads the channel, when all brokers follow and all agree: then nothing is acknowledged without each."""
+    leader = -1
+
+    def all_agree() -> bool:
+        nonlocal leader
+        known = [partition_of(cluster.address(node, "kafka")) for node in NODES]
+        leader = known[0].leader
+        return all(set(each.isrs) == set(NODES) and each.leader == leader != -1 for each in known)
+
+    wait_until(all_agree, 30, "a leader that all follow")
     return leader
 
 
@@ -45,7 +58,7 @@ def test_a_new_leader_goes_on_where_the_old_one_was_killed(tmp_path: Path, s3: S
         with Publishers(urls, CHANNEL, key, ledger, threads=THREADS):
             for pause in (False, True):
                 ledger.wait_for(chance.randint(100, 200))
-                leader = leader_of(cluster.bootstrap)
+                leader = leader_of_all(cluster)
                 slow = cluster.brokers[next(node for node in NODES if node != leader)]
                 if pause:  # what it does not have is not in the store either, and not acknowledged
                     slow.pause()
@@ -56,7 +69,7 @@ def test_a_new_leader_goes_on_where_the_old_one_was_killed(tmp_path: Path, s3: S
                 ledger.wait_for(50)
                 cluster.restart([leader])
         assert {refusal.status for refusal in ledger.refusals} <= {503}, ledger.refusals
-        wait_until(lambda: leader_of(cluster.bootstrap) != -1, 20, "a leader")
+        wait_until(lambda: partition_of(cluster.bootstrap).leader != -1, 20, "a leader")
         topic = read_topic(cluster.bootstrap, CHANNEL)
         assert set(cluster.stop().values()) == {0}
     check_promises(ledger, read_store(s3, store, CHANNEL, start_ms), topic)

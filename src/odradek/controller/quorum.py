@@ -24,7 +24,7 @@ from odradek.controller.files import MetadataFiles
 from odradek.controller.image import CLUSTER, MetadataRecord
 from odradek.controller.quorum_disk import persist
 from odradek.controller.quorum_errors import LostError, NotLeaderError, QuorumStoppedError
-from odradek.controller.quorum_reading import committed_after, describe, majority_ms, refused_by_all
+from odradek.controller.quorum_reading import committed_after, describe, majority_ms, refusal_of
 from odradek.controller.quorum_wire import body_text, decode_request, decode_response, encode_request, encode_response
 from odradek.controller.quorum_wire import is_ours as is_from_a_broker
 from odradek.controller.transport import HttpTransport, RefusedError, Transport
@@ -151,9 +151,9 @@ class Quorum:
         return self._files.directory_id
 
     @property
-    def is_refused_by_all(self) -> str | None:
-        """What the others say, if each of them says that we are of another cluster, or not one of them."""
-        return refused_by_all([self._complaints.get(voter) for voter in self.voters if voter != self.node_id])
+    def refusal(self) -> str | None:
+        """What the leader or each of the others says, if it says that we are of another cluster, or not one of them."""
+        return refusal_of(self._complaints, set(self.voters) - {self.node_id}, self.leader_id)
 
     def describe(self) -> dict[str, Any]:
         """The state of the quorum as this node sees it, as JSON can hold it."""

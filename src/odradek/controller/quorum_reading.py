@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from odradek.controller.transport import RefusedError
@@ -77,7 +77,16 @@ def majority_ms(raft: Raft, now: int) -> int:
     return now if needed == 0 else others[needed - 1] if len(others) >= needed else 0
 
 
-def refused_by_all(said: Sequence[Exception | None]) -> str | None:
-    """What the others say, if each of them says that we do not belong to them."""
-    strange = [str(error) for error in said if isinstance(error, RefusedError) and error.status in _REFUSALS]
-    return strange[0] if strange and len(strange) == len(said) else None
+def refusal_of(complaints: Mapping[int, Exception], others: Set[int], leader_id: int) -> str | None:
+    """What the leader says if it says that we do not belong here, or what the others say if each of them does.
+
+    A follower asks nobody but the leader, which keeps telling it that it leads: the others may never be asked.
+    """
+    strange = {
+        node: str(error)
+        for node, error in complaints.items()
+        if isinstance(error, RefusedError) and error.status in _REFUSALS
+    }
+    if leader_id in strange:
+        return strange[leader_id]
+    return strange[min(others)] if others and others <= strange.keys() else None

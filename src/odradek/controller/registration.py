@@ -110,7 +110,7 @@ class Registration:
         retry_ms = _RETRY_MS
         while not self.refused.done():
             self._hurry.clear()
-            if (stranger := self._controller.quorum.is_refused_by_all) is not None:
+            if (stranger := self._controller.quorum.refusal) is not None:
                 self._refuse(stranger)
                 return
             try:
