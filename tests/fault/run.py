@@ -259,23 +259,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = dict(setting.split("=", 1) for setting in options.settings)
     shim = None if options.no_power else _shim(work)
     wanted = Options(options.seconds, options.brokers, options.flavour, settings, shim, options.only)
-    failed = []
-    worst_ms = 0
-    for seed in range(options.first, options.first + options.seeds):
-        outcome = run_seed(seed, wanted, work)
-        print(outcome.line(), flush=True)
-        worst_ms = max(worst_ms, outcome.silence_ms)
-        if not outcome.is_clean:
-            failed.append(seed)
+    failed: list[int] = []
+    worst_ms = done = 0
+    try:
+        for seed in range(options.first, options.first + options.seeds):
+            outcome = run_seed(seed, wanted, work)
+            print(outcome.line(), flush=True)
+            worst_ms, done = max(worst_ms, outcome.silence_ms), done + 1
+            if not outcome.is_clean:
+                failed.append(seed)
+    except KeyboardInterrupt:
+        print(f"stopped during seed {options.first + done}", file=sys.stderr)
     print(
-        f"{options.seeds} seeds of {options.seconds:g} s with {options.brokers} brokers: "
+        f"{done} seeds of {options.seconds:g} s with {options.brokers} brokers: "
         f"{f'{len(failed)} failed: {failed}' if failed else 'all clean'}; longest silence {worst_ms / 1000:.1f} s"
     )
     if shim is not None:
         shim.unlink()
     with contextlib.suppress(OSError):
         work.rmdir()  # only when nothing was kept
-    return 1 if failed else 0
+    return 1 if failed or done < options.seeds else 0
 
 
 if __name__ == "__main__":
