@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
-from odradek.client.partitioner import StickyChoice, murmur2, partition_of_key
+from odradek.client.partitioner import StickyChoice, murmur2, partition_of_key, shown_partitions
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,17 @@ def test_a_partition_that_loses_its_leader_is_left_at_once() -> None:
 def test_the_only_partition_is_chosen_again_and_again() -> None:
     sticky = StickyChoice(10, choose=first)
     assert [sticky.next(40, range(1)) for _ in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([], "no partition"),
+        ([4], "partition 4"),
+        ([1, 0, 2], "partitions 0 to 2"),
+        ([2, 5], "partitions 2, 5"),
+        (range(0, 40, 3), "partitions 0, 3, 6, 9, 12, 15, 18, 21, 24, 27 and 4 more"),
+    ],
+)
+def test_people_are_told_which_partitions_there_are(numbers: Iterable[int], shown: str) -> None:
+    assert shown_partitions(numbers) == shown

@@ -15,7 +15,7 @@ from odradek.model import TopicPartition
 from odradek.records.compression import Codec
 from odradek.spark.write.delivery import deliver
 from odradek.spark.write.encode import Rows, encode
-from odradek.spark.write.routing import Router, partition_count
+from odradek.spark.write.routing import Router, partitions_of
 from odradek.spark.write.sender import BatchSender, Lane, Prepared
 from odradek.spark.write.sink_state import Claim, Identity, SinkState
 from odradek.spark.write.spool import Spool, Spooled
@@ -58,9 +58,7 @@ def spooled(
     client: Client, topic: str, rows: Sequence[Row], *, batch_bytes: int = BATCH_BYTES, codec: Codec = Codec.NONE
 ) -> WatchedSpool:
     """Spool rows as a task does."""
-    router = Router(
-        lambda name: client.call(partition_count(client.cluster, name)), seed="test", batch_bytes=batch_bytes
-    )
+    router = Router(lambda name: client.call(partitions_of(client.cluster, name)), seed="test", batch_bytes=batch_bytes)
     columns = Rows(pa.array([value for _, value in rows], pa.binary()), pa.array([key for key, _ in rows], pa.binary()))
     targets = router.route(columns, topic, None)
     spool = WatchedSpool()

@@ -40,8 +40,10 @@ def test_rows_without_a_key_fill_one_partition_after_the_other() -> None:
     assert sticky.assign(np.array([], np.int64), 3).tolist() == []
 
 
-def router(**partitions: int) -> Router:
-    return Router(partitions.__getitem__, seed="s", batch_bytes=1_000)
+def router(**partitions: int | list[int]) -> Router:
+    """With topics that have so many partitions, or these."""
+    numbers = {name: range(each) if isinstance(each, int) else each for name, each in partitions.items()}
+    return Router(numbers.__getitem__, seed="s", batch_bytes=1_000)
 
 
 def routed(
@@ -87,8 +89,17 @@ def test_the_same_task_of_the_same_batch_starts_at_the_same_partition() -> None:
 
 @pytest.mark.parametrize("partition", [-1, 4, 2**31 - 1])
 def test_a_partition_that_does_not_exist_is_named(partition: int) -> None:
-    with pytest.raises(RowError, match=rf"partition {partition} of topic t, which has 4 partitions"):
+    with pytest.raises(RowError, match=rf"partition {partition} of topic t, which has partitions 0 to 3"):
         routed(router(t=4), make([b"a"]), "t", pa.array([partition], pa.int32()))
+
+
+def test_gaps_in_the_numbers_get_no_rows() -> None:
+    made = router(t=[2, 5, 9])
+    found = routed(made, make([bytes([number]) for number in range(50)]), "t")
+    assert {target.partition for target in found} == {2, 5, 9}
+    assert routed(made, make([b"a", b"b"]), "t", pa.array([9, 2], pa.int32())) == [("t", 9), ("t", 2)]
+    with pytest.raises(RowError, match="partition 3 of topic t, which has partitions 2, 5, 9"):
+        routed(made, make([b"a"]), "t", pa.array([3], pa.int32()))
 
 
 def test_a_row_without_a_topic_is_refused() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from odradek.cli.connect import EXIT_USAGE
-from odradek.cli.listing import counted
 from odradek.cli.terminal import CommandError
 from odradek.client.client import Client
 from odradek.client.cluster import TopicInfo
 from odradek.client.offsets import resolve
+from odradek.client.partitioner import shown_partitions
 from odradek.client.start import Start
 from odradek.model import TopicPartition
 
@@ -26,8 +26,7 @@ def chosen_partitions(topic: TopicInfo, wanted: Iterable[int] | None) -> list[To
     for index in wanted:
         if index not in topic.partitions:
             raise CommandError(
-                f"topic {topic.name} has no partition {index}: it has {counted(topic.partition_count, 'partition')},"
-                " numbered from 0",
+                f"topic {topic.name} has no partition {index}: it has {shown_partitions(topic.partitions)}",
                 EXIT_USAGE,
             )
     return [TopicPartition(topic.name, index) for index in dict.fromkeys(wanted)]

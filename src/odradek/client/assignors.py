@@ -34,34 +34,36 @@ class GroupMember(NamedTuple):
 
 
 Assigned: TypeAlias = dict[str, list[TopicPartition]]  # by member id
-Assignor: TypeAlias = Callable[[Sequence[GroupMember], Mapping[str, int]], Assigned]
+Partitions: TypeAlias = Mapping[str, Sequence[int]]  # by topic
+Assignor: TypeAlias = Callable[[Sequence[GroupMember], Partitions], Assigned]
 
 
-def assign_ranges(members: Sequence[GroupMember], partition_counts: Mapping[str, int]) -> Assigned:
+def assign_ranges(members: Sequence[GroupMember], partitions: Partitions) -> Assigned:
     """Give each subscriber of a topic one range of its partitions; the first ones get one more if need be."""
     assigned: Assigned = {member.member_id: [] for member in members}
-    for topic in sorted(partition_counts):
+    for topic in sorted(partitions):
         takers = _in_order(member for member in members if topic in member.topics)
         next_partition = 0
         for number, member in enumerate(takers):
-            share, extra = divmod(partition_counts[topic], len(takers))
+            share, extra = divmod(len(partitions[topic]), len(takers))
             size = share + (1 if number < extra else 0)
             assigned[member.member_id] += [
-                TopicPartition(topic, partition) for partition in range(next_partition, next_partition + size)
+                TopicPartition(topic, partition)
+                for partition in partitions[topic][next_partition : next_partition + size]
             ]
             next_partition += size
     return assigned
 
 
-def assign_in_turn(members: Sequence[GroupMember], partition_counts: Mapping[str, int]) -> Assigned:
+def assign_in_turn(members: Sequence[GroupMember], partitions: Partitions) -> Assigned:
     """Deal out all partitions of all topics one by one; whoever is not subscribed to a topic is passed over."""
     assigned: Assigned = {member.member_id: [] for member in members}
     takers = _in_order(members)
     turn = 0
-    for topic in sorted(partition_counts):
+    for topic in sorted(partitions):
         if not any(topic in member.topics for member in takers):
             continue
-        for partition in range(partition_counts[topic]):
+        for partition in partitions[topic]:
             while topic not in takers[turn % len(takers)].topics:
                 turn += 1
             assigned[takers[turn % len(takers)].member_id].append(TopicPartition(topic, partition))

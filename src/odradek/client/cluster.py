@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 from odradek.client.address import Address
 from odradek.client.connection import Connection
 from odradek.client.errors import BrokerUnavailableError, RequestError, UnknownTopicError, check
+from odradek.client.partitioner import shown_partitions
 from odradek.client.pool import Channel, Pool
 from odradek.client.retry import retry
 from odradek.clock import Clock
@@ -196,6 +197,7 @@ class Cluster:
                 tuple(partition.isr_nodes),
             )
             for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            if partition.replica_nodes or partition.leader_id >= 0  # else it is but a gap in the numbers
         }
         self.topics[name] = TopicInfo(name, topic.topic_id, partitions, topic.is_internal, topic.error_code)
         if topic.topic_id != NO_TOPIC_ID:
@@ -241,7 +243,7 @@ class Cluster:
             raise RequestError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"partition {partition.partition} of topic {partition.topic}",
-                f"the topic has {topic.partition_count} partitions",
+                f"the topic has {shown_partitions(topic.partitions)}",
             )
         if info.leader not in self.nodes:
             raise RequestError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")

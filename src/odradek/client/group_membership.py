@@ -74,7 +74,7 @@ class Membership:
         self._member_id = ""
         self._generation = NO_GENERATION
         self._joining = False
-        self._counts: dict[str, int] | None = None  # partitions of the topics when this member, as the leader, assigned
+        self._dealt: dict[str, tuple[int, ...]] | None = None  # partitions of the topics when this member, as the leader, assigned
         self._watched: set[str] = set()  # ... and all the topics that anyone is subscribed to
         self._checked_at = 0.0
         self._polled_at = self._loop.time()
@@ -157,7 +157,7 @@ class Membership:
         self._check(joined.error_code, f"joining group {settings.group}")
         self._member_id, self._generation = joined.member_id, joined.generation_id
         assignments: list[sync_group.RequestAssignment] = []
-        self._counts = None
+        self._dealt = None
         if joined.leader == joined.member_id:
             assignments = await self._assign(joined)
         return await self._sync(joined.protocol_name, [] if joined.skip_assignment else assignments)
@@ -169,7 +169,7 @@ class Membership:
             for item in joined.members
         ]
         self._watched = {topic for member in members for topic in member.topics}
-        counts = self._counts = await self._partition_counts(self._watched)
+        dealt = self._dealt = await self._partitions(self._watched)
         assignor = ASSIGNORS.get(joined.protocol_name or "")
         if assignor is None:
             raise ClientError(
@@ -177,7 +177,7 @@ class Membership:
             )
         return [
             sync_group.RequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
-            for member_id, partitions in assignor(members, counts).items()
+            for member_id, partitions in assignor(members, dealt).items()
         ]
 
     async def _sync(
@@ -199,12 +199,12 @@ class Membership:
         self._check(synced.error_code, f"syncing with group {self._settings.group}")
         return decode_assignment(synced.assignment)
 
-    async def _partition_counts(self, topics: set[str]) -> dict[str, int]:
-        """How many partitions the topics have now; those that do not exist are left out."""
+    async def _partitions(self, topics: set[str]) -> dict[str, tuple[int, ...]]:
+        """The partitions that the topics have now; topics that do not exist are left out."""
         await self._cluster.refresh(topics)
         self._checked_at = self._loop.time()
         known = self._cluster.topics
-        return {name: known[name].partition_count for name in topics if name in known and not known[name].error}
+        return {name: tuple(known[name].partitions) for name in topics if name in known and not known[name].error}
 
     def _check(self, code: int, what: str) -> None:
         """Raise on an error code, having drawn the consequences for the next attempt."""
@@ -263,10 +263,10 @@ class Membership:
 
     async def _watch_topics(self) -> None:
         """As the leader: have the group rebalance when a topic has appeared, grown or gone."""
-        if self._counts is None or self._loop.time() - self._checked_at < self._cluster.timeouts.metadata_age_ms / 1000:
+        if self._dealt is None or self._loop.time() - self._checked_at < self._cluster.timeouts.metadata_age_ms / 1000:
             return
-        counts = self._counts
-        if await self._partition_counts(self._watched) != counts and self._counts is counts:
+        dealt = self._dealt
+        if await self._partitions(self._watched) != dealt and self._dealt is dealt:
             self.request_join()
 
     async def _leave_for_idleness(self) -> None:

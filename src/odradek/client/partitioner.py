@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_SHOWN_MAX = 10
 
 
 def murmur2(data: bytes) -> int:
@@ -33,6 +34,17 @@ def murmur2(data: bytes) -> int:
 def partition_of_key(key: bytes, partition_count: int) -> int:
     """The partition of a key in a topic with so many partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def shown_partitions(numbers: Iterable[int]) -> str:
+    """How people are told which partitions a topic has: mostly a row from 0, but there may be gaps."""
+    listed = sorted(numbers)
+    if len(listed) < 2:
+        return f"partition {listed[0]}" if listed else "no partition"
+    if listed[-1] - listed[0] == len(listed) - 1:
+        return f"partitions {listed[0]} to {listed[-1]}"
+    more = f" and {len(listed) - _SHOWN_MAX} more" if len(listed) > _SHOWN_MAX else ""
+    return f"partitions {', '.join(map(str, listed[:_SHOWN_MAX]))}{more}"
 
 
 class StickyChoice:

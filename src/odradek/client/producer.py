@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 from odradek.client.accumulator import Delivery, DeliveryFuture, PartitionQueue, Tally, fail_delivery
 from odradek.client.cluster import Cluster, TopicInfo
 from odradek.client.errors import BufferFullError, ClientError, RequestError, check
-from odradek.client.partitioner import StickyChoice, partition_of_key
+from odradek.client.partitioner import StickyChoice, partition_of_key, shown_partitions
 from odradek.client.retry import retry
 from odradek.client.sender import ProducerSettings, Sender
 from odradek.model import TopicPartition, topic_name_problem
@@ -46,7 +46,7 @@ class _Item(NamedTuple):
 class _Route:
     """How records of one topic find their partition."""
 
-    __slots__ = ("info", "led", "queues", "sticky")
+    __slots__ = ("info", "led", "numbers", "queues", "sticky")
 
     def __init__(self, info: TopicInfo, batch_bytes: int) -> None:
         self.sticky = StickyChoice(batch_bytes)
@@ -56,9 +56,9 @@ class _Route:
     def update(self, info: TopicInfo) -> None:
         """Take over what is known now."""
         self.info = info
-        led = [partition.partition for partition in info.partitions.values() if partition.leader >= 0]
-        count = info.partition_count
-        self.led: Sequence[int] = led if led and len(led) < count else range(count)
+        self.numbers = tuple(info.partitions)  # mostly in a row, from 0
+        led = tuple(partition.partition for partition in info.partitions.values() if partition.leader >= 0)
+        self.led: Sequence[int] = led or self.numbers
 
 
 class Producer:
@@ -211,7 +211,7 @@ class Producer:
             return
         if partition is None:
             if record.key is not None:
-                partition = partition_of_key(record.key, len(route.info.partitions))
+                partition = route.numbers[partition_of_key(record.key, len(route.numbers))]
             else:
                 partition = route.sticky.next(size_bytes, route.led)
         queue = route.queues.get(partition)
@@ -391,5 +391,5 @@ def _no_partition(info: TopicInfo, partition: int) -> RequestError:
     return RequestError(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         f"producing to partition {partition} of topic {info.name}",
-        f"it has {info.partition_count} partitions, numbered from 0",
+        f"it has {shown_partitions(info.partitions)}",
     )

@@ -7,7 +7,7 @@ partitions is asked for once a task, so that all rows of a key go to the same pl
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from odradek.client.cluster import Cluster
 from odradek.client.errors import RequestError
+from odradek.client.partitioner import shown_partitions
 from odradek.client.retry import retry
 from odradek.model import TopicPartition
 from odradek.spark.errors import MissingTopicError
@@ -33,16 +34,16 @@ class _Topic(NamedTuple):
     """A topic that rows go to."""
 
     name: str
-    first_target: int  # of its partition 0; the others follow
-    partition_count: int
+    first_target: int  # of its first partition; the others follow
+    numbers: Integers  # of its partitions, in their order
     sticky: Sticky
 
 
 class Router:
     """The topics of one task, as far as its rows have named them."""
 
-    def __init__(self, partitions_of: Callable[[str], int], *, seed: str, batch_bytes: int) -> None:
-        """`partitions_of` asks how many partitions a topic has; `seed` spreads tasks over the partitions."""
+    def __init__(self, partitions_of: Callable[[str], Sequence[int]], *, seed: str, batch_bytes: int) -> None:
+        """`partitions_of` asks which partitions a topic has; `seed` spreads tasks over the partitions."""
         self.targets: list[TopicPartition] = []
         self._partitions_of = partitions_of
         self._seed = seed
@@ -70,10 +71,10 @@ class Router:
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
         if topic is None:
-            count = self._partitions_of(name)
+            numbers = self._partitions_of(name)
             sticky = Sticky(zlib.crc32(f"{self._seed}/{name}".encode()), self._batch_bytes)
-            topic = self._topics[name] = _Topic(name, len(self.targets), count, sticky)
-            self.targets += [TopicPartition(name, index) for index in range(count)]
+            topic = self._topics[name] = _Topic(name, len(self.targets), np.asarray(numbers, np.int32), sticky)
+            self.targets += [TopicPartition(name, number) for number in numbers]
         return topic
 
     def _in_topic(self, topic: _Topic, rows: Rows, given: pa.Array | None) -> Integers | int:
@@ -82,14 +83,14 @@ class Router:
             if given.null_count == 0:
                 return topic.first_target + named
             return topic.first_target + np.where(given.is_valid().to_numpy(False), named, _free(topic, rows))
-        if topic.partition_count == 1:
+        if len(topic.numbers) == 1:
             return topic.first_target
         return topic.first_target + _free(topic, rows)
 
 
 def _free(topic: _Topic, rows: Rows) -> Integers:
-    """The partitions of rows that name none: by the key, or where there is none in turn."""
-    key, count = rows.key, topic.partition_count
+    """The places in `numbers` of rows that name none: by the key, or where there is none in turn."""
+    key, count = rows.key, len(topic.numbers)
     if key is None or key.null_count == len(key):
         return topic.sticky.assign(row_bytes(rows), count)
     by_key = partitions_of_keys(key, count)
@@ -100,36 +101,34 @@ def _free(topic: _Topic, rows: Rows) -> Integers:
 
 
 def _named_partitions(topic: _Topic, given: pa.Array) -> Integers:
-    """The partitions that rows name, 0 where they do not; all others must exist."""
-    named = np.asarray(given.fill_null(0).to_numpy(False), np.int32)
-    wrong = named[(named < 0) | (named >= topic.partition_count)]
+    """The places in `numbers` of the partitions that rows name, any where they name none; all others must exist."""
+    named = np.asarray(given.fill_null(int(topic.numbers[0])).to_numpy(False), np.int32)
+    places = np.searchsorted(topic.numbers, named).clip(max=len(topic.numbers) - 1)
+    wrong = named[topic.numbers[places] != named]
     if len(wrong):
-        count = topic.partition_count
-        raise RowError(
-            f"a row names partition {wrong[0]} of topic {topic.name}, which has {count}"
-            f" partition{'s' if count > 1 else ''}, numbered from 0"
-        )
-    return named
+        there = shown_partitions(topic.numbers.tolist())
+        raise RowError(f"a row names partition {wrong[0]} of topic {topic.name}, which has {there}")
+    return places.astype(np.int32)
 
 
-async def partition_count(cluster: Cluster, topic: str) -> int:
-    """How many partitions a topic has now; a broker that creates topics by itself may do so."""
+async def partitions_of(cluster: Cluster, topic: str) -> tuple[int, ...]:
+    """The partitions that a topic has now; a broker that creates topics by itself may do so."""
     missing: RequestError | None = None
 
-    async def attempt() -> int:
+    async def attempt() -> tuple[int, ...]:
         nonlocal missing
         await cluster.refresh([topic], create=True)
         try:
-            return (await cluster.topic(topic, create=True, timeout_ms=UNKNOWN_TOPIC_MS)).partition_count
+            return tuple((await cluster.topic(topic, create=True, timeout_ms=UNKNOWN_TOPIC_MS)).partitions)
         except RequestError as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             missing = error
-        return 0
+        return ()
 
-    count = await retry(attempt, what=f"topic {topic}", timeout_ms=cluster.timeouts.total_ms)
+    found = await retry(attempt, what=f"topic {topic}", timeout_ms=cluster.timeouts.total_ms)
     if missing is not None:
         raise MissingTopicError(
             f"topic {topic} does not exist, and the broker does not create it: create it, or look at its name"
         ) from missing
-    return count
+    return found

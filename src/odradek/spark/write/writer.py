@@ -36,7 +36,7 @@ from odradek.spark.errors import OptionError, SparkError
 from odradek.spark.options import WriteOptions
 from odradek.spark.write.delivery import deliver
 from odradek.spark.write.encode import Integers, RowError, Rows, as_binary, encode
-from odradek.spark.write.routing import Router, partition_count
+from odradek.spark.write.routing import Router, partitions_of
 from odradek.spark.write.sender import WriteError
 from odradek.spark.write.sink_state import Identity
 from odradek.spark.write.spool import Spool
@@ -186,7 +186,7 @@ def write_rows(
     spool = Spool()
     try:
         router = Router(
-            _PartitionCounts(options), seed=f"{identity.group}/{identity.batch}", batch_bytes=options.batch_bytes
+            _Partitions(options), seed=f"{identity.group}/{identity.batch}", batch_bytes=options.batch_bytes
         )
         packer = _Packer(columns, options, router, spool)
         for batch in batches:
@@ -201,16 +201,16 @@ def write_rows(
         spool.close()
 
 
-class _PartitionCounts:
+class _Partitions:
     """Asks for the partitions of topics, when there are rows for them: a task without rows needs no broker."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def __call__(self, topic: str) -> int:
+    def __call__(self, topic: str) -> tuple[int, ...]:
         client = connect(self._options.connection)
         try:
-            return client.call(partition_count(client.cluster, topic))
+            return client.call(partitions_of(client.cluster, topic))
         except ClientError as error:
             raise WriteError(f"topic {topic} cannot be written to: {error}") from error
 
