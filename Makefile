@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test test-long sim fault check format docs bench bench-kafka bench-spark bench-cluster \
-	bench-failover bench-rest bench-channel compat clean
+	bench-failover bench-rest bench-channel bench-grpc bench-backends demo-grpc proto compat clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ run: $(STAMP) ## start one broker on 127.0.0.1:9092, with its data in ./data
 
 demo: $(STAMP) ## a broker, events of a shop and a pipeline on Spark: from nothing to checked results
 	@$(BIN)/python -m examples.demo $(ARGS)
+
+demo-grpc: $(STAMP) ## a broker by gRPC only: each scenario of MyKafka's and Eeylops' doors, step by step
+	@$(BIN)/python -m examples.grpc_demo $(ARGS)
 
 test: $(STAMP) ## run the tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -54,6 +57,11 @@ format: $(STAMP) ## format the code
 docs: $(STAMP) ## renew the generated pages of docs/reference
 	$(BIN)/python -m odradek.cli.reference docs/reference
 
+proto: $(STAMP) ## renew the gRPC stubs and their reference from proto/
+	$(BIN)/python -m grpc_tools.protoc -I odradek/proto=proto --python_out=src --pyi_out=src --grpc_python_out=src \
+		odradek/proto/mykafka.proto odradek/proto/eeylops.proto
+	$(BIN)/python -m odradek.cli.reference docs/reference
+
 bench: $(STAMP) ## measure the log beside plain system calls
 	$(BIN)/python -m bench.log
 
@@ -74,6 +82,12 @@ bench-rest: $(STAMP) ## measure publish by HTTP beside a bare FastAPI route (abo
 
 bench-channel: $(STAMP) ## channels in a directory and in a real S3 server: rate, latency, requests, the bill
 	$(BIN)/python -m bench.channel $(ARGS)
+
+bench-grpc: $(STAMP) ## gRPC calls and streams beside a bare echo server (about 2 minutes)
+	$(BIN)/python -m bench.grpc $(ARGS)
+
+bench-backends: $(STAMP) ## append and read of segments in files, sqlite and RocksDB (about 2 minutes)
+	$(BIN)/python -m bench.backends $(ARGS)
 
 compat: $(STAMP) ## run other people's test suites against a broker of ours (npm, make and a C compiler)
 	$(BIN)/python -m tests.compat.run $(ARGS)

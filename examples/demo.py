@@ -109,7 +109,7 @@ def _broker(directory: Path) -> Iterator[str]:
     with (
         log.open("w") as errors,
         subprocess.Popen(
-            [*command, "--kafka", "127.0.0.1:0", "--http", "off"],
+            [*command, "--kafka", "127.0.0.1:0", "--http", "off", "--grpc", "off"],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

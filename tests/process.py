@@ -27,12 +27,14 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         *,
         http: bool = False,
+        grpc: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.settings = dict(settings or {})
         self.environment = dict(environment or {})  # beside that of the tests: where its object store is
         self.http = "127.0.0.1:0" if http else "off"
+        self.grpc = "127.0.0.1:0" if grpc else "off"
         self.port = 0
         self.ready_line = ""
         self._process: subprocess.Popen[str] | None = None
@@ -49,6 +51,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         odradek = str(Path(sys.executable).with_name("odradek"))
         command = [odradek, "serve", "--data", str(self.directory), "--kafka", self.bootstrap, "--http", self.http]
+        command += ["--grpc", self.grpc]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command
@@ -63,6 +66,7 @@ class BrokerProcess:
         words = dict(word.split("=", 1) for word in self.ready_line.split() if "=" in word)
         self.port = int(words["kafka"].rpartition(":")[2])
         self.http_url = f"http://{words['http']}"
+        self.grpc = words["grpc"]  # the same one after a restart
         return self
 
     def _read_line(self) -> str:

@@ -21,10 +21,11 @@ from odradek.config import (
     load_settings,
     parse_topic_overrides,
 )
-from odradek.edge.config import KafkaDoorConfig
+from odradek.edge.config import GrpcDoorConfig, KafkaDoorConfig
 from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
 from odradek.replication.config import ReplicationConfig
+from tests.architecture.test_settings import READ_BY_NAME
 
 NUMBERS = [setting for setting in SETTINGS.values() if setting.kind in (Kind.SIZE, Kind.DURATION, Kind.COUNT)]
 
@@ -55,9 +56,9 @@ def test_topic_settings_are_the_fields_of_what_logs_and_stores_are_given_and_min
 
 def test_broker_settings_are_the_fields_of_what_the_parts_are_given() -> None:
     names = {setting.name for setting in SETTINGS.values() if setting.scope == "broker"}
-    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GroupConfig, ReplicationConfig, ObjectsConfig)
+    parts = (StoreConfig, BrokerConfig, KafkaDoorConfig, GrpcDoorConfig, GroupConfig, ReplicationConfig, ObjectsConfig)
     given = {field.name.replace("_", ".") for part in parts for field in fields(part)} - {"store.is.own"}
-    by_name = {"dir", "log.level", "kafka", "http", "grpc", "advertised.kafka", "advertised.http", "rack"}
+    by_name = {"dir", "log.level", "rack"} | READ_BY_NAME
     of_the_cluster = {
         "voters",
         "cluster.secret.file",

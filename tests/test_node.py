@@ -8,12 +8,16 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2
 
 from odradek.config import Settings, load_settings
 from odradek.node import Address, Node, StartError, run_until
+from odradek.proto import mykafka_pb2
 from odradek.wire.messages import describe_cluster, fetch, metadata, offset_commit, produce
 from tests.broker.houses import SlowDisk, batch
 from tests.client.support import tick, until
@@ -25,9 +29,8 @@ TOPIC = "orders"
 
 def settings_for(directory: Path | str, **flags: object) -> Settings:
     named = {name.replace("_", "."): str(value) for name, value in flags.items()}
-    return load_settings(
-        None, {}, {"dir": str(directory), "kafka": "127.0.0.1:0", "http": "127.0.0.1:0", "log.level": "error", **named}
-    )
+    doors = {"kafka": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "off"}
+    return load_settings(None, {}, {"dir": str(directory), "log.level": "error", **doors, **named})
 
 
 @asynccontextmanager
@@ -65,6 +68,13 @@ async def get(address: Address | None, path: str) -> tuple[int, str]:
     return int(head.split()[1]), body
 
 
+async def health(address: Address | None, service: str) -> int:
+    async with aio.insecure_channel(str(address)) as channel:
+        encode, decode = health_pb2.HealthCheckRequest.SerializeToString, health_pb2.HealthCheckResponse.FromString
+        call = channel.unary_unary("/grpc.health.v1.Health/Check", encode, decode)
+        return (await call(health_pb2.HealthCheckRequest(service=service), timeout=30)).status
+
+
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
     """A disk that the test can hold up, for every node of this test."""
@@ -79,15 +89,18 @@ def test_an_address_is_written_as_people_write_it() -> None:
 
 
 @on_uvloop
-async def test_it_serves_on_both_doors_and_says_where(tmp_path: Path) -> None:
-    async with started(tmp_path, broker_id=7) as node:
+async def test_it_serves_on_all_doors_and_says_where(tmp_path: Path) -> None:
+    async with started(tmp_path, broker_id=7, grpc="127.0.0.1:0") as node:
         assert node.kafka is not None and node.kafka.port > 0
-        assert node.ready_line == f"odradek ready broker=7 kafka={node.kafka} http={node.http} grpc=off"
+        assert node.grpc is not None and node.grpc.port > 0
+        assert node.ready_line == f"odradek ready broker=7 kafka={node.kafka} http={node.http} grpc={node.grpc}"
         status, body = await get(node.http, "/healthcheck")
         assert (status, json.loads(body)) == (200, {"status": "up", "broker_id": 7, "leader_broker_id": 7})
         async with connected(node) as client:
             told = await client.ask_for(describe_cluster.Request(), describe_cluster.Response, 0)
             assert [(broker.host, broker.port) for broker in told.brokers] == [tuple(node.kafka)]
+        for service in ("", "mykafka.Broker", "eeylops.EeylopsService"):
+            assert await health(node.grpc, service) == health_pb2.HealthCheckResponse.SERVING
 
 
 @on_uvloop
@@ -125,7 +138,7 @@ async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) ->
         await node.stop()
 
 
-@pytest.mark.parametrize("door", ["kafka", "http"])
+@pytest.mark.parametrize("door", ["kafka", "http", "grpc"])
 @on_uvloop
 async def test_an_address_that_is_taken_is_named_and_nothing_is_left_behind(tmp_path: Path, door: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -138,10 +151,48 @@ async def test_an_address_that_is_taken_is_named_and_nothing_is_left_behind(tmp_
 
 
 @on_uvloop
+async def test_without_being_asked_for_the_grpc_door_stays_closed_if_its_address_is_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = {"dir": str(tmp_path / "data"), "kafka": "127.0.0.1:0", "http": "off"}
+    settings = load_settings(None, {}, flags)
+    assert settings.source("grpc") == "default"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = replace(settings, values={**settings.values, "grpc": address})  # as if the table said so
+        node = await Node.start(settings)
+        await node.stop()
+    assert node.ready_line.endswith("grpc=off")
+    assert any(address in record.message and "--grpc" in record.message for record in caplog.records)
+    node = await Node.start(settings)
+    await node.stop()
+    assert node.ready_line.endswith(f"grpc={address}")
+
+
+@on_uvloop
+async def test_other_brokers_and_clients_are_told_the_grpc_address_that_is_meant_for_them(tmp_path: Path) -> None:
+    async with started(tmp_path / "a", grpc="127.0.0.1:0") as node:
+        assert node.broker.metadata.image.brokers[1].grpc == node.grpc
+    async with started(tmp_path / "b", grpc="127.0.0.1:0", advertised_grpc="outside.example:15051") as node:
+        assert node.broker.metadata.image.brokers[1].grpc == ("outside.example", 15051)
+    async with started(tmp_path / "c") as node:
+        assert node.grpc is None and node.broker.metadata.image.brokers[1].grpc is None
+
+
+@on_uvloop
+async def test_metrics_count_grpc_calls(tmp_path: Path) -> None:
+    async with started(tmp_path, grpc="127.0.0.1:0") as node:
+        await health(node.grpc, "")
+        _, text = await get(node.http, "/metrics")
+        assert 'odradek_grpc_calls_total{method="grpc.health.v1.Health/Check",code="OK"} 1' in text
+        assert "odradek_grpc_calls_open 0\n" in text
+
+
+@on_uvloop
 async def test_a_directory_in_use_and_a_foreign_one_are_left_alone(tmp_path: Path) -> None:
     async with started(tmp_path / "data"):
         with pytest.raises(StartError, match="--data"):
-            await Node.start(settings_for(tmp_path / "data"))
+            await Node.start(settings_for(tmp_path / "data", grpc="127.0.0.1:0"))
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "letters.txt").write_text("dear reader", encoding="utf-8")
@@ -163,9 +214,22 @@ async def test_pipelines_may_keep_their_state_in_the_directory_before_a_broker_d
 
 
 @on_uvloop
-async def test_a_door_that_is_not_there_yet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="gRPC"):
-        await Node.start(settings_for(tmp_path, grpc="127.0.0.1:0"))
+async def test_a_message_by_grpc_whose_flush_is_under_way_is_answered_while_it_stops(slow: SlowDisk) -> None:
+    node = await Node.start(settings_for("data", grpc="127.0.0.1:0"))
+    await node.broker.create_topic(TOPIC, 1, {})
+    async with aio.insecure_channel(str(node.grpc)) as channel:
+        encode, decode = mykafka_pb2.SendMessageRequest.SerializeToString, mykafka_pb2.SendMessageResponse.FromString
+        send = channel.unary_unary("/mykafka.Broker/SendMessage", encode, decode)
+        slow.may_flush.clear()
+        begun = slow.flushes_begun
+        sending = asyncio.ensure_future(send(mykafka_pb2.SendMessageRequest(topic=TOPIC, payload=b"a"), timeout=30))
+        await until(lambda: slow.flushes_begun > begun)
+        stopping = asyncio.create_task(node.stop())
+        await tick()
+        assert not sending.done() and not stopping.done()
+        slow.may_flush.set()
+        assert (await sending).offset == 0
+        await stopping
 
 
 @on_uvloop

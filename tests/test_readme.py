@@ -32,7 +32,7 @@ def _run(directory: Path, command: str) -> str:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data", http=True) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data", http=True, grpc=True) as process:
         yield process
 
 
@@ -42,11 +42,14 @@ def _programs() -> list[str]:
 
 @pytest.mark.parametrize("program", _programs(), ids=lambda text: text.splitlines()[-1])
 def test_the_programs_in_the_readme_run(tmp_path: Path, broker: BrokerProcess, program: str) -> None:
-    (tmp_path / "program.py").write_text(program.replace("127.0.0.1:9092", broker.bootstrap))
+    text = program.replace("127.0.0.1:9092", broker.bootstrap).replace("127.0.0.1:50051", broker.grpc)
+    (tmp_path / "program.py").write_text(text)
     printed = _run(tmp_path, f"{sys.executable} program.py").splitlines()
     if "a star-shaped bobbin" in program:
         assert printed[:2] == ["acknowledged at offset 0", "acknowledged at offset 1"]
         assert printed[3] == "1 b'odradek' b'a star-shaped bobbin'"
+    elif "Eeylops" in program:
+        assert printed == ["100000 published, the last one read at offset 99999"]
     elif "spark" in program:
         assert printed == ["1000 records, the last one at offset 999"]
     else:
@@ -67,6 +70,7 @@ def test_the_commands_in_the_readme_print_what_it_shows(tmp_path: Path, broker: 
             continue
         short = f"{command} --count 1000" if " bench " in command else command
         line = short.replace("127.0.0.1:9092", broker.bootstrap).replace(".venv/bin/odradek", str(odradek))
+        line = line.replace("127.0.0.1:50051", broker.grpc)
         printed = _run(tmp_path, line.replace("http://127.0.0.1:8080", broker.http_url))
         assert not expected or agrees(printed.strip(), expected.strip()), (command, printed)
 

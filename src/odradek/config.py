@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, cast
 from odradek.broker.config import BrokerConfig
 from odradek.broker.objects_config import ObjectsConfig, TopicObjects
 from odradek.controller.config import ControllerConfig, QuorumConfig
-from odradek.edge.config import KafkaDoorConfig
+from odradek.edge.config import GrpcDoorConfig, KafkaDoorConfig
 from odradek.groups.config import GroupConfig
 from odradek.log.config import Flush, LogConfig, StoreConfig
 from odradek.replication.config import ReplicationConfig
@@ -104,6 +104,8 @@ class Settings:
         is_archived = objects.remote_storage_enable  # the rest of what is to be kept is in the object store
         return LogConfig(
             segment_bytes=own._integer("segment.bytes"),
+            segment_backend=cast("Literal['file', 'sqlite', 'rocksdb']", own["segment.backend"]),
+            segment_records_max=own._integer("segment.records.max"),
             segment_ms=own._integer("segment.ms"),
             segment_index_bytes=own._integer("segment.index.bytes"),
             index_interval_bytes=own._integer("index.interval.bytes"),
@@ -215,6 +217,14 @@ class Settings:
             connection_requests_max=self._integer("connection.requests.max"),
             connection_queued_max_bytes=self._integer("connection.queued.max.bytes"),
             queued_answers_max_bytes=self._integer("queued.answers.max.bytes"),
+        )
+
+    def grpc_door_config(self) -> GrpcDoorConfig:
+        """Make what the gRPC door reads."""
+        return GrpcDoorConfig(
+            max_grpc_message_bytes=self._integer("max.grpc.message.bytes"),
+            max_grpc_calls=self._integer("max.grpc.calls"),
+            max_grpc_stream_bytes=self._integer("max.grpc.stream.bytes"),
         )
 
     def group_config(self) -> GroupConfig:

@@ -12,6 +12,8 @@ Offset: TypeAlias = int
 
 TOPIC_NAME_LENGTH_MAX = 249
 PARTITION_MAX = 2**31 - 1
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})  # the broker's own
 SINK_GROUPS = "odradek-sink-"  # how the groups begin in which Spark's sink keeps its state
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")

@@ -12,12 +12,12 @@ import os
 import random
 import resource
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.apis.context import Door
 from odradek.apis.table import APIS, SERVED
@@ -31,6 +31,8 @@ from odradek.broker.fetch_sessions import FetchSessions
 from odradek.broker.housekeeping import Housekeeping
 from odradek.broker.katar_port import KatarBroker
 from odradek.broker.katar_reading import KatarReader
+from odradek.broker.kraft_port import KraftBroker
+from odradek.broker.limits import partition_config
 from odradek.broker.membership import Membership, is_broker
 from odradek.broker.offsets_topic import KnownTopics, OffsetsTopic
 from odradek.broker.plain import PlainBroker
@@ -63,10 +65,14 @@ from odradek.log.store import LogStore
 from odradek.metrics import DoorStats
 from odradek.model import parse_partition_directory
 
+if TYPE_CHECKING:
+    from odradek.edge.grpc.server import GrpcServer
+
 # `pipelines` is where odradek.spark keeps the state of pipelines that run on this machine.
 _OWN_NAMES = frozenset({"metadata", "odradek.log", ".lock", "clean-stop", "objects", "pipelines"})
 _MEMBER_ID_BYTES = 16
 _DESCRIPTORS_KEPT = 64  # for the journal, directories, the HTTP door
+_GRPC_CONNECTIONS_MAX = 1_024
 _START_SECONDS = 60.0  # for a broker that stands alone to be ready
 _JOIN_SECONDS = 3.0  # for one of many, before it says that it is ready all the same
 _TWIN_TIMEOUT_MS = 1_000
@@ -100,6 +106,7 @@ class Node:
     stats: DoorStats
     kafka: Address | None
     http: Address | None
+    grpc: Address | None
     _parts: AsyncExitStack
     refused: asyncio.Future[str]  # why the cluster does not want this broker
     channels: Channels
@@ -120,7 +127,7 @@ class Node:
     @property
     def ready_line(self) -> str:
         """What `odradek serve` prints when it serves; scripts wait for it."""
-        doors = {"kafka": self.kafka, "http": self.http, "grpc": None}
+        doors = {"kafka": self.kafka, "http": self.http, "grpc": self.grpc}
         shown = (f"{name}={'off' if address is None else address}" for name, address in doors.items())
         return f"odradek ready broker={self.broker.node_id} {' '.join(shown)}"
 
@@ -132,17 +139,17 @@ class Node:
 async def _assemble(
     settings: Settings, clock: Clock, parts: AsyncExitStack, on_open: Callable[[Path], None] | None
 ) -> Node:
-    if settings.address("grpc") is not None:
-        raise StartError("the gRPC door is not there yet: leave --grpc off")
     quorum = settings.quorum_config()
     stats = DoorStats()
     disk = RealDisk(settings.store_config().log_open_files_max)
-    server = KafkaServer(_within_limits(settings.kafka_door_config(), disk), APIS, stats)
+    kafka_config, grpc_connections_max = _within_limits(settings, disk)
+    server = KafkaServer(kafka_config, APIS, stats)
     kafka = await _listen("kafka", server, settings, parts)
     router = Router()
     web = HttpServer(router)
     http = await _listen("http", web, settings, parts)
     _check_voters(settings, http)
+    calls, grpc = _listen_grpc(settings, grpc_connections_max, parts)
     store = _open_data(settings, clock, disk)
     parts.callback(store.close)
     if on_open is not None:
@@ -162,15 +169,11 @@ async def _assemble(
     port.is_started = True
     broker.start()
     _start_background(broker, channels.stores, parts)
-    offsets = OffsetsTopic(broker)
-    parts.push_async_callback(offsets.close)
-    groups = Coordinator(settings.group_config(), clock, offsets, KnownTopics(broker), _new_member_id)
-    broker.on_topic_deleted = groups.offsets.forget_topic
-    groups.start()
-    parts.push_async_callback(groups.close)
+    groups = _start_groups(settings, clock, broker, parts)
     advertised = None if kafka is None else Address(*(settings.address("advertised.kafka") or kafka))
+    own_grpc = None if grpc is None else settings.address("advertised.grpc") or grpc
     identity = Identity(
-        broker.node_id, broker.incarnation, advertised, _own_http(settings, http), settings.rack or None
+        broker.node_id, broker.incarnation, advertised, _own_http(settings, http), settings.rack or None, own_grpc
     )
     loader = broker.hosting.offsets = _Loader(groups)
     membership = Membership(broker, identity, settings.replication_config(), quorum.secret)
@@ -180,11 +183,14 @@ async def _assemble(
         groups.load()  # also of a topic that is not made before it is needed
     if kafka is not None and advertised is not None:
         await _open_kafka(server, broker, groups, advertised, quorum.secret, parts)
-    _add_metrics(router, MetricsPage(broker, groups, stats, channels=channels.gauges))
+    if calls is not None:
+        await _open_grpc(calls, broker, groups, settings, parts)
+    call_stats = None if calls is None else calls.stats
+    _add_metrics(router, MetricsPage(broker, groups, stats, channels=channels.gauges, calls=call_stats))
     parts.push_async_callback(membership.leave, settings.controlled_shutdown_timeout_ms)
     channels.start()
     parts.push_async_callback(channels.close)
-    return Node(settings, broker, groups, stats, kafka, http, parts, membership.registration.refused, channels)
+    return Node(settings, broker, groups, stats, kafka, http, grpc, parts, membership.registration.refused, channels)
 
 
 def _make_channels(settings: Settings, broker: Broker, disk: Disk, parts: AsyncExitStack) -> Channels:
@@ -205,6 +211,18 @@ def _start_background(broker: Broker, stores: ChannelStores, parts: AsyncExitSta
     parts.push_async_callback(archiving.close)
 
 
+def _start_groups(settings: Settings, clock: Clock, broker: Broker, parts: AsyncExitStack) -> Coordinator:
+    """The consumer groups, with their offsets in a topic of this broker's."""
+    offsets = OffsetsTopic(broker)
+    parts.push_async_callback(offsets.close)
+    groups = Coordinator(settings.group_config(), clock, offsets, KnownTopics(broker), _new_member_id)
+    broker.on_topic_deleted = groups.offsets.forget_topic
+    broker.on_partition_deleted = groups.offsets.forget_partition
+    groups.start()
+    parts.push_async_callback(groups.close)
+    return groups
+
+
 async def _open_kafka(
     server: KafkaServer,
     broker: Broker,
@@ -218,6 +236,17 @@ async def _open_kafka(
     door = Door(broker, groups, sessions, server.room, SERVED, *advertised, is_broker=recognise)
     parts.push_async_callback(_close_door, server, broker)
     await server.open(door)
+
+
+async def _open_grpc(
+    server: GrpcServer, broker: Broker, groups: Coordinator, settings: Settings, parts: AsyncExitStack
+) -> None:
+    from odradek.edge.grpc.doors import services  # noqa: PLC0415
+
+    config, secret = settings.grpc_door_config(), settings.quorum_config().secret
+    wired = services(broker, groups, config, secret, parts)
+    parts.push_async_callback(server.close)
+    await server.open(*wired)
 
 
 def _add_metrics(router: Router, metrics: MetricsPage) -> None:
@@ -243,9 +272,9 @@ def _make_broker(settings: Settings, clock: Clock, disk: Disk, store: LogStore) 
 
 def _add_routes(
     router: Router, broker: Broker, channels: Channels, settings: Settings, parts: AsyncExitStack
-) -> _KraftPort:
+) -> KraftBroker:
     config = settings.objects_config()
-    port = _KraftPort(broker, settings.quorum_config().secret)
+    port = KraftBroker(broker, settings.quorum_config().secret)
     guard = Guard(port)
     clients = Clients(broker, config.client_failures_max)
     parts.push_async_callback(clients.close)
@@ -259,38 +288,6 @@ def _add_routes(
     parts.push_async_callback(rama.close)
     router.add(*rama.routes())  # behind all others: a channel may be called anything else
     return port
-
-
-class _KraftPort:
-    """What the other brokers ask of this one, see `edge.rest.kraft.KraftPort`."""
-
-    def __init__(self, broker: Broker, secret: str | None) -> None:
-        self.secret = secret
-        self.is_started = False  # the quorum can be asked
-        self._broker = broker
-        self._controller = broker.metadata
-
-    @property
-    def cluster_id(self) -> str:
-        """Empty while it is not known."""
-        return self._controller.cluster_id
-
-    async def receive(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a request to the quorum."""
-        return await self._controller.quorum.receive(name, body)
-
-    async def command(
-        self, command: str, args: Mapping[str, Any], on_close: Callable[[Callable[[], None]], None]
-    ) -> dict[str, Any]:
-        """Carry out a command if the active controller is here."""
-        return await self._controller.serve(command, args, on_close)
-
-    def status(self) -> Mapping[str, Any]:
-        """How the quorum stands, and whose words these are."""
-        return {
-            "incarnation": self._broker.incarnation,
-            **(self._controller.quorum.describe() if self.is_started else {}),
-        }
 
 
 class _Loader:
@@ -362,13 +359,20 @@ async def _join(membership: Membership, broker: Broker, quorum: QuorumConfig, lo
     await loader.idle()
 
 
-def _within_limits(config: KafkaDoorConfig, disk: RealDisk) -> KafkaDoorConfig:
-    """Let clients not take the descriptors that the logs need: a segment that cannot be opened stops the broker."""
+def _within_limits(settings: Settings, disk: RealDisk) -> tuple[KafkaDoorConfig, int]:
+    """What the Kafka door is told, and how many connections the gRPC door takes.
+
+    Let clients not take the descriptors that the logs need: a segment that cannot be opened stops the broker.
+    """
+    config, grpc_max = settings.kafka_door_config(), _GRPC_CONNECTIONS_MAX
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return config
+        return config, grpc_max
     left = soft - disk.open_files_max - _DESCRIPTORS_KEPT
-    return replace(config, max_connections_per_broker=max(min(config.max_connections_per_broker, left), 1))
+    if settings.address("grpc") is not None:
+        grpc_max = max(min(grpc_max, left // 4), 1)
+        left -= grpc_max
+    return replace(config, max_connections_per_broker=max(min(config.max_connections_per_broker, left), 1)), grpc_max
 
 
 async def _close_door(server: KafkaServer, broker: Broker) -> None:
@@ -397,6 +401,27 @@ async def _listen(
         raise _taken(name, Address(*wanted), error) from error
 
 
+def _listen_grpc(
+    settings: Settings, connections_max: int, parts: AsyncExitStack
+) -> tuple[GrpcServer | None, Address | None]:
+    """Take the address of the gRPC door; without one if nobody asked for it and its default address is taken."""
+    wanted = settings.address("grpc")
+    if wanted is None:
+        return None, None
+    # grpc takes longer to import than all the rest, and many brokers never need it.
+    from odradek.edge.grpc.server import GrpcServer  # noqa: PLC0415
+
+    server = GrpcServer(settings.grpc_door_config(), connections_max)
+    parts.push_async_callback(server.close)
+    try:
+        return server, Address(*server.listen(*wanted))
+    except OSError as error:
+        if settings.source("grpc") != "default":
+            raise _taken("grpc", Address(*wanted), error) from error
+        logger.warning("the gRPC door stays closed: %s", _taken("grpc", Address(*wanted), error))
+        return None, None
+
+
 def _taken(door: str, address: Address, error: OSError) -> StartError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     return StartError(
@@ -412,8 +437,7 @@ def _open_data(settings: Settings, clock: Clock, disk: RealDisk) -> LogStore:
         _refuse_foreign(disk, directory)
         image, _, _ = read_image(disk, directory)
         defaults = settings.with_overrides(image.broker_configs, "broker")
-        overrides = {name: topic.configs for name, topic in image.topics.items()}
-        return LogStore(disk, directory, config, clock, lambda topic: defaults.log_config(overrides.get(topic, {})))
+        return LogStore(disk, directory, config, clock, partial(partition_config, defaults, image))
     except MetadataError as error:
         raise StartError(str(error)) from error
     except DiskError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from odradek.settings_grpc import GRPC_ROWS
 from odradek.settings_objects import OBJECT_BROKER_ROWS, OBJECT_TOPIC_ROWS
 from odradek.settings_table import (
     DAY_MS,
@@ -32,6 +33,18 @@ _TOPIC_ROWS = (
         "A segment file that reaches this size is closed and a new one begun; retention and compaction work on "
         "closed segments only.",
         low=KIB, high=INT_MAX,
+    ),
+    Setting(
+        "segment.backend", "topic", Kind.CHOICE, "file",
+        "Where the segments of partitions that are made from now on live: `file` (Kafka's files), `sqlite` (a database "
+        "a segment, which sqlite3 can query) or `rocksdb`. `odradek log convert` moves a partition that is there.",
+        choices=("file", "sqlite", "rocksdb"),
+    ),
+    Setting(
+        "segment.records.max", "topic", Kind.COUNT, 1_000_000,
+        "A segment of `sqlite` or `rocksdb` that holds so many records is closed and a new one begun; a file is not "
+        "bound by it.",
+        low=1, high=INT_MAX,
     ),
     Setting(
         "segment.ms", "topic", Kind.DURATION, 7 * DAY_MS,
@@ -179,11 +192,6 @@ _DOOR_ROWS = (
         "The address at which the other brokers reach this one's HTTP door, where it differs from the one that is "
         "listened on and from its entry in `voters`.",
         choices=("auto",),
-    ),
-    Setting(
-        "grpc", "broker", Kind.ADDRESS, "off",
-        "Where gRPC clients will connect; that door is not there yet, so it can only be off.",
-        choices=("off",), flag="--grpc",
     ),
     Setting(
         "socket.request.max.bytes", "broker", Kind.SIZE, 100 * MIB,
@@ -472,6 +480,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             *_TOPIC_ROWS,
             *OBJECT_TOPIC_ROWS,
             *_DOOR_ROWS,
+            *GRPC_ROWS,
             *_BROKER_ROWS,
             *_CLUSTER_ROWS,
             *_GROUP_ROWS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.apis import create_partitions as growing
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.model import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import create_partitions
 from odradek.wire.messages.create_partitions import RequestAssignment, RequestTopic

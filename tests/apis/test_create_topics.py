@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.apis import create_topics as creating
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.model import OFFSETS_TOPIC
 from odradek.settings_rows import SETTINGS
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import create_topics

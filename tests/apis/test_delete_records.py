@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from odradek.apis import delete_records as deleting
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.model import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import delete_records
 from tests.apis.houses import Visitor, versions, visiting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.apis import delete_topics as deleting
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.model import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import delete_topics
 from odradek.wire.messages.delete_topics import RequestTopic

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.apis import metadata as describing
 from odradek.apis.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.model import OFFSETS_TOPIC
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import metadata
 from odradek.wire.messages.metadata import RequestTopic

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from odradek.apis import produce as producing
-from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.log.config import Flush
+from odradek.model import OFFSETS_TOPIC
 from odradek.records.compression import Codec
 from odradek.wire.errors import ErrorCode
 from odradek.wire.messages import produce

@@ -15,12 +15,12 @@ from tests.architecture import ROOT, SOURCE, python_files, relative
 
 # Folders and modules of odradek without I/O, time or chance.
 PURE = (
-    "records", "wire", "model", "metrics", "settings_table", "settings_rows", "settings_objects", "raft",
-    "replication.progress",
+    "records", "wire", "model", "metrics", "settings_table", "settings_rows", "settings_objects", "settings_grpc",
+    "raft", "replication.progress",
     *(f"controller.{name}" for name in (
         "assignment", "changes", "decisions", "decisions_archive", "decisions_base", "decisions_brokers",
-        "decisions_change", "decisions_clients", "decisions_partitions", "decisions_topics", "image", "image_archive",
-        "sessions",
+        "decisions_change", "decisions_clients", "decisions_partitions", "decisions_sparse",
+        "decisions_topics", "image", "image_archive", "image_partitions", "sessions",
     )),
     *(f"objects.{name}" for name in ("archive_index", "errors", "keys", "slices", "spec")),
     "broker.fetch_sessions", "spark.errors", "spark.offsets", "spark.option_names", "spark.option_values",
@@ -28,8 +28,8 @@ PURE = (
     *(f"groups.{name}" for name in (
         "assignors", "balance", "classic", "classic_members", "classic_rounds", "classic_types", "config",
         "consumer_admission", "consumer_checks", "consumer_group", "consumer_image", "consumer_records",
-        "consumer_types", "group", "offsets", "reconcile", "storage", "subscribed", "subscription", "topic_pattern",
-        "topic_syntax",
+        "consumer_types", "gaps", "group", "offsets", "reconcile", "storage", "subscribed", "subscription",
+        "topic_pattern", "topic_syntax",
     )),
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ READ_AS = {
     "metadata.snapshot.interval.ms": "snapshot_interval_ms",
 }
 # Addresses, which the composition root reads by their names: `settings.address("kafka")`.
-READ_BY_NAME = {"kafka", "http", "grpc", "advertised.kafka", "advertised.http"}
+READ_BY_NAME = {"kafka", "http", "grpc", "advertised.kafka", "advertised.http", "advertised.grpc"}
 
 # These two make the objects that others read: what they mention is not a use.
 MAKERS = (SOURCE / "config.py", SOURCE / "settings_table.py")

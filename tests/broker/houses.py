@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 
 from odradek.broker.broker import Broker
+from odradek.broker.limits import partition_config
 from odradek.broker.watermarks import Watermarks
 from odradek.clock import ManualClock
 from odradek.config import Settings, load_settings
@@ -117,10 +119,7 @@ async def at_home(
     all_settings = settings_of(settings)
     image, _, _ = read_image(disk, DATA)
     defaults = all_settings.with_overrides(image.broker_configs, "broker")
-    overrides = {name: topic.configs for name, topic in image.topics.items()}
-    store = LogStore(
-        disk, DATA, all_settings.store_config(), clock, lambda topic: defaults.log_config(overrides.get(topic, {}))
-    )
+    store = LogStore(disk, DATA, all_settings.store_config(), clock, partial(partition_config, defaults, image))
     life = disk.life
 
     def stop(error: Exception) -> None:

@@ -8,9 +8,8 @@ import logging
 
 import pytest
 
-from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.log.errors import LogStoppedError
-from odradek.model import TopicPartition
+from odradek.model import OFFSETS_TOPIC, TopicPartition
 from odradek.wire.errors import ErrorCode, PeerError
 from tests.broker.houses import DATA, SlowDisk, at_home, batch, refusal_of
 from tests.client.support import asynchronous, until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from odradek.broker.topics import OFFSETS_TOPIC
 from odradek.controller.image import MetadataRecord
+from odradek.model import OFFSETS_TOPIC
 from tests.broker.houses import DATA, House, SlowDisk, at_home, batch
 from tests.client.support import asynchronous, tick, until
 

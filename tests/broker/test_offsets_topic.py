@@ -8,7 +8,7 @@ import errno
 import pytest
 
 from odradek.broker.offsets_topic import KnownTopics, OffsetsTopic
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.model import OFFSETS_TOPIC
 from odradek.records.build import ControlType, control_batch
 from odradek.records.record import NewRecord
 from odradek.wire.errors import ErrorCode, PeerError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from odradek.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from odradek.broker.topics import Partition, Topic
 from odradek.controller.image import PartitionImage
+from odradek.model import OFFSETS_TOPIC
 from tests.client.support import asynchronous
 from tests.log.support import LogOnDisk, batch
 

@@ -40,8 +40,9 @@ class Running:
 
 
 def up_command(directory: Path, *more: str) -> list[str]:
-    base = free_base(2 * BROKERS)
-    ports = ("--kafka-base", str(base), "--http-base", str(base + BROKERS))
+    base = free_base(3 * BROKERS)
+    flags = ("--kafka-base", "--http-base", "--grpc-base")
+    ports = [word for at, flag in enumerate(flags) for word in (flag, str(base + at * BROKERS))]
     return ["cluster", "up", "--brokers", str(BROKERS), "--data", str(directory / "cluster"), *ports, *more]
 
 

@@ -109,14 +109,14 @@ def test_a_cluster_that_cannot_be_reached_is_exit_status_one(cli: Cli) -> None:
 # What `up` starts.
 
 
-BASE = free_base(6)  # of the Kafka ports; those of HTTP follow
+BASE = free_base(9)  # of the Kafka ports; those of HTTP follow, and those of gRPC
 
 
 def arguments(directory: Path, *words: str) -> argparse.Namespace:
     """Three brokers on free ports, unless the words say otherwise."""
     parser = argparse.ArgumentParser()
     up_arguments(parser)
-    ports = ("--kafka-base", str(BASE), "--http-base", str(BASE + 3))
+    ports = ("--kafka-base", str(BASE), "--http-base", str(BASE + 3), "--grpc-base", str(BASE + 6))
     return parser.parse_args(["--data", str(directory), *ports, *words])
 
 
@@ -126,23 +126,29 @@ def test_brokers_get_ports_directories_and_the_same_voters(tmp_path: Path) -> No
     assert [spec.data.name for spec in specs] == ["broker-1", "broker-2", "broker-3"]
     command = " ".join(specs[1].command)
     assert f"serve --broker-id 2 --data {tmp_path / 'd' / 'broker-2'} --kafka 127.0.0.1:{BASE + 1} --http" in command
+    assert [str(spec.grpc) for spec in specs] == [f"127.0.0.1:{BASE + 6 + number}" for number in range(3)]
+    assert f" --grpc 127.0.0.1:{BASE + 7} " in command
     voters = ",".join(f"{number}@127.0.0.1:{BASE + 2 + number}" for number in (1, 2, 3))
     assert f" --voters {voters} " in command and command.endswith(" --set num.partitions=6")
 
 
-def test_a_port_in_use_names_the_flag(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flag", ["--kafka-base", "--http-base", "--grpc-base"])
+def test_a_port_in_use_names_the_flag(tmp_path: Path, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(CommandError, match=rf"port {port} .*--kafka-base"):
-            plan(arguments(tmp_path, "--brokers", "1", "--kafka-base", str(port)))
+        with pytest.raises(CommandError, match=rf"port {port} .*{flag}"):
+            plan(arguments(tmp_path, "--brokers", "1", flag, str(port)))
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--http-base", "9000", "--kafka-base", "9002"), "overlap"),
+        (("--http-base", "9000", "--grpc-base", "8998"), "--http-base 9000 and --grpc-base 8998 overlap"),
+        (("--kafka-base", "9000", "--grpc-base", "9001"), "--kafka-base 9000 and --grpc-base 9001 overlap"),
         (("--kafka-base", "65534"), "leaves no ports for 3 brokers"),
         (("--set", "kafka=:9092"), "gives each broker its own kafka"),
+        (("--set", "grpc=off"), "gives each broker its own grpc"),
     ],
 )
 def test_a_layout_that_cannot_be_is_refused(tmp_path: Path, words: tuple[str, ...], problem: str) -> None:

@@ -40,7 +40,7 @@ class Cluster:
 
     def __init__(self, directory: Path, *kinds: str, restart: bool = True, stop_seconds_max: float = 20.0) -> None:
         self.members = [
-            Member(BrokerSpec(id_, Address("127.0.0.1", id_), Address("127.0.0.1", id_), directory, (kind,)))
+            Member(BrokerSpec(id_, *(Address("127.0.0.1", id_) for _ in range(3)), directory, (kind,)))
             for id_, kind in enumerate(kinds, 1)
         ]
         self.told: list[str] = []

@@ -36,6 +36,7 @@ def test_the_record_of_a_new_topic_is_the_one_that_sskafka_knows() -> None:
         {
             "topic_name": "t",
             "topic_id": world.image.topics["t"].id.hex(),
+            "number": 1,
             "configs": {"retention.ms": "5"},
             "partitions": [
                 {

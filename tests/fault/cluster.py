@@ -127,8 +127,11 @@ class ClusterProcesses:
         settings: Mapping[str, str] | None = None,
         command: Callable[[Any, int], list[str]] | None = None,
         shim: Path | None = None,
+        *,
+        grpc: bool = False,
     ) -> None:
         self.directory = directory
+        self.grpc = grpc
         self.network = network
         self.nodes = list(nodes)
         self.settings = dict(settings or {})
@@ -170,6 +173,7 @@ class ClusterProcesses:
         voters = ",".join(f"{voter}@{self.address(voter, 'http')}" for voter in self.nodes)
         command = [odradek, "serve", "--broker-id", str(node), "--data", str(self.data(node)), "--voters", voters]
         command += ["--kafka", self.address(node, "kafka"), "--http", self.address(node, "http")]
+        command += ["--grpc", self.address(node, "grpc") if self.grpc else "off"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command

@@ -36,7 +36,7 @@ class Network(Protocol):
         """The address of a broker."""
 
     def port(self, node: int, door: str) -> int:
-        """The port of one of its doors, `kafka` or `http`; always the same."""
+        """The port of one of its doors, `kafka`, `http` or `grpc`; always the same."""
 
     def prefix(self, node: int) -> list[str]:
         """What a command line must begin with to run where a broker runs."""
@@ -142,7 +142,7 @@ class RoutedNetwork:
 
     def port(self, _node: int, door: str) -> int:
         """The same everywhere: nobody else is in the namespace."""
-        return {"kafka": 9092, "http": 8080}[door]
+        return {"kafka": 9092, "http": 8080, "grpc": 50051}[door]
 
     def prefix(self, node: int) -> list[str]:
         """`ip netns exec` becomes the command: there is no process between."""

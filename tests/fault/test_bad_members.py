@@ -130,7 +130,7 @@ def other_cluster(work: Path, node: int) -> tuple[Path, str]:
     """The data directory of a broker that stood alone, and the id of its cluster."""
     data, addresses = work / "other", free_addresses(node)
     odradek = str(Path(sys.executable).with_name("odradek"))
-    doors = ["--kafka", addresses["kafka"], "--http", addresses["http"]]
+    doors = ["--kafka", addresses["kafka"], "--http", addresses["http"], "--grpc", "off"]
     lone = Broker(node, data, [odradek, "serve", "--broker-id", str(node), "--data", str(data), *doors])
     lone.start()
     try:

@@ -12,9 +12,14 @@ import pytest
 from tests.fault import appender
 from tests.log.support import read_all
 
-KILLS = 200
-SHARDS = 4
 WRITERS = 8
+SHARDS = [  # number, backend, when an append is acknowledged, kills
+    *((number, "file", "group", 50) for number in range(4)),
+    (4, "sqlite", "group", 8),
+    (5, "sqlite", "os", 6),
+    (6, "rocksdb", "group", 8),
+    (7, "rocksdb", "os", 6),
+]
 
 
 class Producers:
@@ -35,8 +40,9 @@ class Producers:
         self.offsets[writer][sequence] = offset
 
 
-def _run_and_kill(directory: Path, producers: Producers) -> None:
-    command = [sys.executable, "-m", "tests.fault.appender", str(directory), *producers.next_sequences()]
+def _run_and_kill(directory: Path, backend: str, flush: str, producers: Producers) -> None:
+    place = [str(directory), backend, flush]
+    command = [sys.executable, "-m", "tests.fault.appender", *place, *producers.next_sequences()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None
         for _ in range(producers.chance.randint(0, 60)):
@@ -47,12 +53,16 @@ def _run_and_kill(directory: Path, producers: Producers) -> None:
                 producers.hear(line)
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_killed_process_loses_and_doubles_nothing_it_acknowledged(tmp_path: Path, shard: int) -> None:
+@pytest.mark.parametrize(("shard", "backend", "flush", "kills"), SHARDS)
+def test_a_killed_process_loses_and_doubles_nothing_it_acknowledged(
+    tmp_path: Path, shard: int, backend: str, flush: str, kills: int
+) -> None:
+    if backend == "rocksdb":
+        pytest.importorskip("rocksdict")
     producers = Producers(shard)
-    for _ in range(KILLS // SHARDS):
-        _run_and_kill(tmp_path, producers)
-    store = appender.open_store(str(tmp_path))
+    for _ in range(kills):
+        _run_and_kill(tmp_path, backend, flush, producers)
+    store = appender.open_store(str(tmp_path), backend)
     log = store.logs[appender.PARTITION]
     written: list[dict[int, int]] = [{} for _ in range(WRITERS)]
     for record in read_all(log):
@@ -60,7 +70,7 @@ def test_a_killed_process_loses_and_doubles_nothing_it_acknowledged(tmp_path: Pa
         assert sequence not in written[writer], f"writer {writer}'s batch {sequence} is doubled"
         assert sequence == len(written[writer]), f"writer {writer}'s batch {len(written[writer])} is lost or late"
         written[writer][sequence] = record.offset
-    assert sum(map(len, producers.offsets)) > KILLS, "hardly anything was acknowledged: this shows nothing"
+    assert sum(map(len, producers.offsets)) > kills, "hardly anything was acknowledged: this shows nothing"
     for writer, offsets in enumerate(producers.offsets):
         assert offsets.items() <= written[writer].items(), f"writer {writer} was promised more than there is"
     assert len(log.segments) > 1

@@ -78,7 +78,7 @@ class MemoryJournal:
                 future.set_exception(self.error)
                 continue
             log = self.logs[partition]
-            log += [Record(len(log), each.timestamp, each.key, each.value) for each in records]
+            log += [Record(len(log), each.timestamp, each.key, each.value, each.headers) for each in records]
             future.set_result(None)
 
     def read(self, partition: int) -> Iterator[Record]:

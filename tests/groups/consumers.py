@@ -12,6 +12,7 @@ from odradek.groups.consumer_group import ConsumerGroup
 from odradek.groups.consumer_records import decode
 from odradek.groups.consumer_types import Heartbeat, HeartbeatAnswer
 from odradek.groups.group import Effects
+from odradek.model import TopicPartition
 from odradek.records.record import NewRecord
 from odradek.wire.errors import ErrorCode
 
@@ -40,6 +41,8 @@ class FakeTopics:
         self._counts: dict[str, int] = {}
         self._ids: dict[str, bytes] = {}
         self._numbers = count(1)
+        self.generations: dict[TopicPartition, int] = {}  # of partitions that were made again
+        self.gone: set[TopicPartition] = set()  # partitions that were deleted
         for name, partitions in partition_counts.items():
             self.set(name, partitions)
 
@@ -58,6 +61,16 @@ class FakeTopics:
     def partition_counts(self) -> Mapping[str, int]:
         """How many partitions each topic has."""
         return self._counts
+
+    def gaps(self, name: str) -> frozenset[int]:
+        """Numbers that have no partition."""
+        return frozenset(where.partition for where in self.gone if where.topic == name)
+
+    def generation(self, where: TopicPartition) -> int | None:
+        """How often a partition was made again; None if it is not there."""
+        if where in self.gone or where.topic not in self._counts:
+            return None
+        return self.generations.get(where, 0)
 
     def topic_id(self, name: str) -> bytes | None:
         """A topic's id."""

@@ -50,7 +50,9 @@ _CURRENTS = st.builds(
 )
 CHANGES: st.SearchStrategy[Change] = st.one_of(
     st.builds(EpochChange, st.none() | _EPOCH),
-    st.builds(TopicsChange, st.none() | st.dictionaries(_TEXT, st.builds(TopicFacts, _IDS, _EPOCH))),
+    st.builds(
+        TopicsChange, st.none() | st.dictionaries(_TEXT, st.builds(TopicFacts, _IDS, _EPOCH, st.just(frozenset())))
+    ),
     st.builds(MemberChange, _TEXT, st.none() | _SUBSCRIPTIONS),
     st.builds(TargetEpochChange, st.none() | _EPOCH),
     st.builds(TargetChange, _TEXT, st.none() | _PARTITIONS),

@@ -25,7 +25,7 @@ def holding(**commits: CommittedOffset) -> GroupOffsets:
 
 def test_a_commit_is_seen_when_it_is_settled_and_not_before() -> None:
     offsets = GroupOffsets()
-    offsets.stage([P0])
+    offsets.stage({P0: None})
     assert offsets.get("orders", 0) is None
     assert offsets.is_staged(P0)
     assert offsets.known_or_staged() == {P0}
@@ -36,7 +36,7 @@ def test_a_commit_is_seen_when_it_is_settled_and_not_before() -> None:
 
 def test_a_commit_that_was_lost_leaves_the_one_before() -> None:
     offsets = holding(orders=committed(1))
-    offsets.stage([P0, P1])
+    offsets.stage({P0: None, P1: None})
     offsets.settle({P0: committed(5), P1: committed(6)}, is_durable=False)
     assert list(offsets.partitions()) == [P0]
     assert offsets.get("orders", 0) == committed(1)
@@ -45,8 +45,8 @@ def test_a_commit_that_was_lost_leaves_the_one_before() -> None:
 
 def test_two_commits_under_way_end_one_by_one() -> None:
     offsets = GroupOffsets()
-    offsets.stage([P0])
-    offsets.stage([P0])
+    offsets.stage({P0: None})
+    offsets.stage({P0: None})
     offsets.settle({P0: committed(1)}, is_durable=True)
     assert offsets.is_staged(P0)
     offsets.settle({P0: committed(2)}, is_durable=True)
@@ -56,7 +56,7 @@ def test_two_commits_under_way_end_one_by_one() -> None:
 
 def test_removing_the_last_leaves_nothing() -> None:
     offsets = holding(orders=committed(1))
-    offsets.stage([P0])
+    offsets.stage({P0: None})
     offsets.settle({P0: None}, is_durable=True)
     assert not offsets
     assert offsets.by_topic() == {}
@@ -113,5 +113,5 @@ def test_a_retention_that_a_client_asked_for_goes_before_the_settings() -> None:
 def test_an_offset_that_is_being_committed_does_not_expire() -> None:
     group = ClassicGroup("g", CONFIG, 0)
     offsets = holding(orders=committed(1))
-    offsets.stage([P0])
+    offsets.stage({P0: None})
     assert offsets.expired(group, RETENTION_MS, 10**9) == []

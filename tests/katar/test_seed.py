@@ -68,7 +68,8 @@ class HomeBroker(BrokerProcess):
         self._variable = f"{variable}={value}"
 
     def command(self) -> list[str]:
-        return ["env", self._variable, ODRADEK, "serve", "--kafka", self.bootstrap, "--http", self.http]
+        command = ["env", self._variable, ODRADEK, "serve", "--kafka", self.bootstrap, "--http", self.http]
+        return [*command, "--grpc", "off"]
 
 
 @pytest.mark.parametrize(("variable", "value", "below"), [("ODRADEK_DIR", "own", ""), ("HOME", "", ".odradek")])

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from odradek.clock import ManualClock
 from odradek.config import default_settings
+from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.disk.memory import MemoryDisk
+from odradek.disk.real import RealDisk
 from odradek.log.backends.file import FileBackend
 from odradek.log.backends.file_segment import FileSegment, segment_path
 from odradek.log.compaction import plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
+from odradek.log.errors import LogError
 from odradek.log.index import IndexCache
 from odradek.log.log import PartitionLog
 from odradek.log.recovery import RecoveryReport, Shared, open_log
@@ -38,10 +44,54 @@ def store_config() -> StoreConfig:
     return default_settings().store_config()
 
 
+FILE_ONLY = "file_only"
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+
+def file_only(test: _Test) -> _Test:
+    """Mark a test that looks into the files of file segments, or needs a disk in memory."""
+    setattr(test, FILE_ONLY, True)
+    return test
+
+
+class Place:
+    """Where logs live that have no disk of their own: databases need the machine's disk."""
+
+    def __init__(self, kind: str, directory: str) -> None:
+        self.kind = kind
+        self.made: list[LogOnDisk] = []
+        self._directory = directory
+
+    def take(self, log: LogOnDisk) -> str:
+        """A directory for one more log, which is closed with all others."""
+        self.made.append(log)
+        return f"{self._directory}/{len(self.made)}/orders-0"
+
+    def close(self) -> None:
+        """End all logs; what is in them is not needed any more."""
+        for on_disk in self.made:
+            for log in on_disk.opened:
+                with suppress(DiskError, LogError):
+                    log.close()
+
+
+place: Place | None = None  # set by the fixture `backend`
+
+
+def at_most_two() -> dict[str, object]:
+    """Settings by which a segment holds two batches of one record: files count index entries, databases records."""
+    return {"segment_index_bytes": 24, "index_interval_bytes": 0} if place is None else {"segment_records_max": 2}
+
+
 class LogOnDisk:
     """A log that can be closed, crashed and opened again on the same disk."""
 
     def __init__(self, disk: Disk | None = None, directory: str = DIRECTORY, **settings: object) -> None:
+        self.opened: list[PartitionLog] = []
+        if place is not None and not isinstance(disk, MemoryDisk):
+            directory = place.take(self)
+            settings = {"segment_backend": place.kind, **settings}
+            disk = disk or RealDisk()
         self.disk = disk if disk is not None else MemoryDisk()
         self.clock = ManualClock(START_MS)
         self.directory = directory
@@ -53,6 +103,7 @@ class LogOnDisk:
         """Open the log as a new process would: nothing is remembered."""
         shared = Shared(self.disk, self.clock, store_config(), IndexCache(1 << 20))
         self.log, self.report = open_log(shared, self.directory, self.config)
+        self.opened.append(self.log)
         return self.log
 
     def reopen(self) -> PartitionLog:

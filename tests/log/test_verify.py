@@ -16,7 +16,9 @@ from odradek.disk.interface import Disk
 from odradek.disk.memory import MemoryDisk
 from odradek.disk.real import RealDisk
 from odradek.log.state import RecoveryPoint, set_recovery_point
-from odradek.log.verify import WRONG_ENTRIES_SHOWN_MAX, Finding, Totals, verify_partition
+from odradek.log.verify import verify_partition
+from odradek.log.verify_finding import Finding, Totals
+from odradek.log.verify_index import WRONG_ENTRIES_SHOWN_MAX
 from odradek.records.compression import Codec
 from odradek.records.header import HEADER_BYTES, iter_headers, reseal
 from tests.log.support import START_MS, LogOnDisk, batch, compact, keyed

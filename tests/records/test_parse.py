@@ -18,7 +18,7 @@ from odradek.records.errors import (
     UnsupportedCodecError,
 )
 from odradek.records.header import HEADER, BatchHeader
-from odradek.records.parse import iter_keys, parse_batch
+from odradek.records.parse import iter_keys, iter_values, parse_batch
 from odradek.records.record import Header, NewRecord, Record
 from odradek.records.varint import encode_varint, encode_varlong
 
@@ -72,6 +72,7 @@ def test_a_record_is_read_from_any_buffer_at_any_place() -> None:
             data = kind(b"abc" + batch + b"more")
             assert parse_batch(data, 3, check_crc=True) == parse_batch(batch)
             assert list(iter_keys(data, 3)) == list(iter_keys(batch))
+            assert list(iter_values(data, 3)) == list(iter_values(batch))
 
 
 def test_keys_values_and_header_values_are_bytes_of_their_own() -> None:
@@ -88,6 +89,7 @@ def test_records_of_a_log_append_time_batch_have_its_time() -> None:
     batch = batch_with(payload, record_count=2, last_offset_delta=1, attributes=0x08)
     assert [record.timestamp for record in parse_batch(batch)] == [77, 77]
     assert [timestamp for _, timestamp, _, _ in iter_keys(batch)] == [77, 77]
+    assert [timestamp for _, timestamp, _ in iter_values(batch)] == [77, 77]
 
 
 def test_a_compacted_batch_may_have_gaps() -> None:
@@ -101,6 +103,19 @@ def test_keys_are_those_of_the_records(records: list[NewRecord], codec: Codec) -
     batch = build_batch(records, codec=codec, base_offset=3)
     expected = [(record.offset, record.timestamp, record.key, record.value is None) for record in parse_batch(batch)]
     assert list(iter_keys(batch)) == expected
+
+
+@given(new_records, codecs)
+def test_values_are_those_of_the_records_and_null_ones_have_no_bytes(records: list[NewRecord], codec: Codec) -> None:
+    batch = build_batch(records, codec=codec, base_offset=3)
+    expected = [(record.offset, record.timestamp, record.value or b"") for record in parse_batch(batch)]
+    assert list(iter_values(batch)) == expected
+
+
+@pytest.mark.parametrize("value", ["03", "20aa", "8001", "fe7f"])
+def test_a_value_that_says_more_bytes_than_its_record_has_is_not_read(value: str) -> None:
+    with pytest.raises(InvalidRecordError, match="bytes of value"):
+        list(iter_values(batch_with(record_with(value=value))))
 
 
 @pytest.mark.parametrize(
@@ -195,6 +210,8 @@ def test_a_batch_that_grows_beyond_the_cap_is_refused(codec: Codec) -> None:
         parse_batch(batch, size_max=5000)
     with pytest.raises(BatchTooLargeError):
         list(iter_keys(batch, size_max=5000))
+    with pytest.raises(BatchTooLargeError):
+        list(iter_values(batch, size_max=5000))
 
 
 def test_the_crc_is_checked_when_asked_for() -> None:
@@ -224,7 +241,7 @@ def test_a_flipped_bit_under_a_good_crc_raises_nothing_but_record_errors(name: s
         for bit in range(8):
             damaged = bytearray(batch)
             damaged[at] ^= 1 << bit
-            for read in (parse_batch, lambda data: list(iter_keys(data))):
+            for read in (parse_batch, lambda data: list(iter_keys(data)), lambda data: list(iter_values(data))):
                 with contextlib.suppress(RecordError):
                     read(damaged)
 
@@ -234,7 +251,7 @@ def test_any_bytes_behind_a_good_head_raise_only_record_errors(
     payload: bytes, last_delta: int, count: int, attributes: int
 ) -> None:
     batch = batch_with(payload, record_count=count, last_offset_delta=last_delta, attributes=attributes)
-    for read in (parse_batch, lambda data: list(iter_keys(data))):
+    for read in (parse_batch, lambda data: list(iter_keys(data)), lambda data: list(iter_values(data))):
         with contextlib.suppress(RecordError):
             read(batch)
 
@@ -245,6 +262,8 @@ def test_any_bytes_at_all_raise_only_record_errors(data: bytes, at: int) -> None
         parse_batch(data, at)
     with contextlib.suppress(RecordError):
         list(iter_keys(data, at))
+    with contextlib.suppress(RecordError):
+        list(iter_values(data, at))
 
 
 @given(new_records, codecs, st.data())

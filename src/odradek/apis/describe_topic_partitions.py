@@ -34,8 +34,8 @@ def handle(context: Context, request: messages.Request) -> messages.Response:
         topics.append(described)
         left -= len(described.partitions)
         end = begin + len(described.partitions)
-        topic = broker.topics.get(name)
-        if topic is not None and end < topic.partition_count:
+        topic = broker.metadata.image.topics.get(name)
+        if topic is not None and begin < end < topic.partition_count:
             cursor = messages.ResponseCursor(topic_name=name, partition_index=end)
             return messages.Response(topics=topics, next_cursor=cursor)
         begin = 0

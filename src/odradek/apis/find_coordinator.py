@@ -8,9 +8,7 @@ from __future__ import annotations
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.apis.whereabouts import endpoints
-from odradek.broker.offsets_topic import make_offsets_topic
-from odradek.broker.topics import OFFSETS_TOPIC
-from odradek.groups.ledger import partition_of
+from odradek.broker.offsets_topic import coordinator_of
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import find_coordinator
@@ -46,7 +44,7 @@ async def _find(context: Context, key_type: int, key: str) -> find_coordinator.R
         if key_type != _GROUP:
             refusal = _REFUSALS.get(key_type, f"There is no coordinator for keys of type {key_type}.")
             raise PeerError(_ERRORS.get(key_type, ErrorCode.INVALID_REQUEST), refusal)
-        node_id = await _leader_of(context, key)
+        node_id = await coordinator_of(context.broker, key)
         for endpoint in endpoints(context):
             if endpoint.node_id == node_id:
                 answer.node_id, answer.host, answer.port = node_id, endpoint.host, endpoint.port
@@ -55,21 +53,6 @@ async def _find(context: Context, key_type: int, key: str) -> find_coordinator.R
     except PeerError as error:
         answer.error_code, answer.error_message = error.code, error.message
     return answer
-
-
-async def _leader_of(context: Context, group_id: str) -> int:
-    broker = context.broker
-    if OFFSETS_TOPIC not in broker.metadata.image.topics:
-        if broker.stands_alone:
-            return broker.node_id  # which makes the topic when there is something to write
-        try:
-            await make_offsets_topic(broker)
-        except PeerError as error:
-            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    topic = broker.metadata.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The topic of the groups is being made.")
-    return topic.partitions[partition_of(group_id, topic.partition_count)].leader
 
 
 API = Api(ApiKey.FIND_COORDINATOR, VERSIONS, find_coordinator.Request, handle)

@@ -10,9 +10,8 @@ from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.apis.whereabouts import controller_of, endpoints
 from odradek.apis.whereabouts import partitions as partitions_of
-from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.controller.image import TopicImage
-from odradek.model import topic_name_problem
+from odradek.model import INTERNAL_TOPICS, topic_name_problem
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import metadata

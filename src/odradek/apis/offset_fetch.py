@@ -12,7 +12,8 @@ from typing import NamedTuple
 from odradek.apis.context import Context
 from odradek.apis.registry import Api, Versions
 from odradek.groups.coordinator import Coordinator
-from odradek.groups.offsets import CommittedOffset
+from odradek.groups.offsets import CommittedOffset, GroupOffsets, registration
+from odradek.model import TopicPartition
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError
 from odradek.wire.messages import offset_fetch
@@ -23,6 +24,7 @@ _GROUP_ERROR_SINCE = 2  # before, only partitions have errors
 _BATCHED_SINCE = 8
 
 _NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_ms=-1)
+_REGISTERED = registration(now_ms=-1)  # nothing committed, either: the other brokers tell it by its metadata
 
 
 class _Topic(NamedTuple):
@@ -125,14 +127,17 @@ def _find(
     group = groups.groups.get(group_id)
     if group is not None:
         group.check_fetch(member_id, member_epoch)
-    offsets = groups.offsets.of(group_id)
-    by_topic = {} if offsets is None else offsets.by_topic()
+    offsets = groups.offsets.of(group_id) or GroupOffsets()
     if wanted is None:
-        return [_Topic(name, committed) for name, committed in by_topic.items()]
-    return [
-        _Topic(name, {index: by_topic.get(name, {}).get(index, _NOTHING) for index in indexes})
-        for name, indexes in wanted
-    ]
+        return [_Topic(name, committed) for name, committed in offsets.by_topic().items()]
+    return [_Topic(name, {index: _look_up(offsets, name, index) for index in indexes}) for name, indexes in wanted]
+
+
+def _look_up(offsets: GroupOffsets, topic: str, index: int) -> CommittedOffset:
+    committed = offsets.get(topic, index)
+    if committed is not None:
+        return committed
+    return _REGISTERED if offsets.is_registered(TopicPartition(topic, index)) else _NOTHING
 
 
 API = Api(ApiKey.OFFSET_FETCH, VERSIONS, offset_fetch.Request, handle)

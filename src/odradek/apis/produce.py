@@ -16,8 +16,9 @@ from odradek.apis.registry import Api, Versions
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.intake import Allowance, check_produced
-from odradek.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from odradek.broker.topics import Partition, Topic
 from odradek.log.errors import LogError, LogStoppedError
+from odradek.model import OFFSETS_TOPIC
 from odradek.records.errors import KeylessRecordsError
 from odradek.wire.api import ApiKey
 from odradek.wire.errors import ErrorCode, PeerError

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from odradek.apis.context import Context
 from odradek.broker.topics import NOBODY
 from odradek.controller.image import TopicImage
+from odradek.log.epochs import NO_EPOCH
 from odradek.model import TopicPartition
 from odradek.wire.errors import ErrorCode
 
@@ -52,13 +53,15 @@ def controller_of(context: Context) -> int:
 
 
 def partitions(context: Context, topic: TopicImage, first: int = 0, count: int | None = None) -> list[Whereabouts]:
-    """The partitions of a topic, in order."""
+    """The partitions of a topic, in order; a number below the highest that has none is shown without a leader."""
     end = topic.partition_count if count is None else min(first + count, topic.partition_count)
     return [_find(context, topic, index) for index in range(first, end)]
 
 
 def _find(context: Context, topic: TopicImage, index: int) -> Whereabouts:
-    broker, role = context.broker, topic.partitions[index]
+    broker, role = context.broker, topic.partitions.get(index)
+    if role is None:  # a client takes its list for the whole of 0 to the highest, so that none can be left out
+        return Whereabouts(index, ErrorCode.LEADER_NOT_AVAILABLE, NOBODY, NO_EPOCH, [], [], [])
     brokers = broker.metadata.image.brokers
     offline = [node for node in role.replicas if node not in brokers or brokers[node].fenced]
     leader, error = role.leader, ErrorCode.NONE

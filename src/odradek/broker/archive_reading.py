@@ -135,6 +135,16 @@ async def read_chunk(
         job.finish()
 
 
+async def read_near(broker: Broker, partition: Partition, offset: Offset, max_bytes: int) -> Chunk:
+    """Read what consumers may see: from memory here, from the disk or the archive in a thread. Raises as above."""
+    end = partition.high_watermark
+    if not partition.is_in_archive_only(offset):
+        chunk = partition.log.read(offset, max_bytes, upto=end, nowait=True)
+        if chunk is not None:
+            return chunk
+    return await read_chunk(broker, partition, offset, max_bytes, end)
+
+
 async def find_offset(broker: Broker, partition: Partition, timestamp: int) -> TimestampOffset | None:
     """The first record at or after a time, in the archive or on the disk; None if all are older."""
     if broker.archive is not None and partition.log_start < partition.log.log_start:

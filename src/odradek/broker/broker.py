@@ -15,25 +15,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.broker.archive_reading import ArchiveReader
-from odradek.broker.archive_rules import change_problem, store_problem
-from odradek.broker.channel_rules import grid_problem
 from odradek.broker.config import BrokerConfig
 from odradek.broker.hosting import Hosting
+from odradek.broker.limits import limited
 from odradek.broker.objects_config import TopicObjects
 from odradek.broker.refusals import Refusals
 from odradek.broker.settings import SettingsView
-from odradek.broker.topics import INTERNAL_TOPICS, Partition, Topic
+from odradek.broker.single_partitions import check_deletion, check_new_partition, plain_overrides
+from odradek.broker.topic_rules import settings_problem
+from odradek.broker.topics import Partition, Topic
 from odradek.broker.watermarks import Watermarks
 from odradek.clock import Clock
 from odradek.controller.controller import Changes, Controller
-from odradek.controller.image import ClusterImage, TopicImage, metric_name
+from odradek.controller.image import ClusterImage, PartitionLimits, TopicImage, metric_name
 from odradek.disk.errors import DiskError
 from odradek.log.config import LogConfig
 from odradek.log.errors import LogError, LogStoppedError
 from odradek.log.flusher import GroupFlusher
 from odradek.log.log import PartitionLog
 from odradek.log.store import LogStore
-from odradek.model import Offset, TopicPartition, topic_name_problem
+from odradek.model import INTERNAL_TOPICS, Offset, TopicPartition, topic_name_problem
 from odradek.settings_table import SettingError
 from odradek.wire.errors import ErrorCode, PeerError
 
@@ -56,7 +57,7 @@ class Lease(Protocol):
         """Whether the controller has said that it does not."""
 
 
-def _nobody(_topic: str) -> None:
+def _nobody(_topic: str, _partition: int = -1) -> None:
     """Stands for those who want to know, until they say so."""
 
 
@@ -88,6 +89,7 @@ class Broker:
         self.registration: Lease | None = None  # None: nobody can take this broker's leaderships away
         self.metadata_version = 0  # changes with every topic that is made, grown or deleted
         self.on_topic_deleted: Callable[[str], None] = _nobody  # what the groups remember of it must go, too
+        self.on_partition_deleted: Callable[[str, int], None] = _nobody  # likewise; it may have been made again since
         self.archive: ArchiveReader | None = None  # reads what is archived; None: nobody does
         self.refusals = Refusals()
         self.written: set[PartitionLog] = set()  # logs that were appended to since the last checkpoint
@@ -174,7 +176,7 @@ class Broker:
         tp = TopicPartition(topic, index)
         if tp in self.store.offline:
             raise PeerError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is offline: {self.store.offline[tp]}")
-        if found is not None and 0 <= index < found.partition_count:
+        if found is not None and self.metadata.image.partition(topic, index) is not None:
             raise PeerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node_id} has no replica of {tp}")
         raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of topic {topic!r}")
 
@@ -286,7 +288,7 @@ class Broker:
         return count
 
     def _check_room(self, more: int) -> None:
-        there = sum(topic.partition_count for topic in self.metadata.image.topics.values())
+        there = sum(len(topic.partitions) for topic in self.metadata.image.topics.values())
         if more < 1:
             raise PeerError(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
         if there + more > self.config.partitions_max:
@@ -298,17 +300,7 @@ class Broker:
 
     def check_overrides(self, overrides: Mapping[str, str], topic: TopicImage | None = None) -> None:
         """Refuse settings that a topic cannot have."""
-        try:
-            self.settings.log_config(overrides)
-            settings = self.settings.with_overrides(overrides)
-        except SettingError as error:
-            raise PeerError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        problem = change_problem(topic, settings.values)
-        if problem is None and topic is not None:
-            was = self.settings.with_overrides(topic.configs).values
-            problem = grid_problem(topic.name, was, settings.values)
-        if problem is None and settings.values["remote.storage.enable"]:
-            problem = store_problem(settings.objects_config(), stands_alone=self.stands_alone)
+        problem = settings_problem(self.settings, overrides, topic, stands_alone=self.stands_alone)
         if problem is not None:
             raise PeerError(ErrorCode.INVALID_CONFIG, problem)
         if self.hosting.channels is not None:
@@ -351,6 +343,21 @@ class Broker:
                 ErrorCode.INVALID_PARTITIONS, f"topic {topic.name!r} has {present} partitions; {total} are not more"
             )
         self._check_room(total - present)
+
+    async def create_partition(
+        self, name: str, index: int, limits: PartitionLimits, *, timeout_ms: int = 30_000
+    ) -> None:
+        """Make one partition with limits of its own, whatever others the topic has; the first one makes the topic."""
+        topic, offline = self.metadata.image.topics.get(name), self.store.offline
+        check_new_partition(self.config, self.settings, topic, TopicPartition(name, index), offline)
+        configs = plain_overrides(self.settings)
+        args = {"name": name, "partition": index, "limits": limits._asdict(), "configs": configs}
+        await self.change("create-partition", args, timeout_ms)
+
+    async def delete_partition(self, name: str, index: int, *, timeout_ms: int = 30_000) -> None:
+        """Take one partition away with all that it holds; the last one takes its topic with it."""
+        check_deletion(self.config, self.settings, self.metadata.image.topics.get(name), name)
+        await self.change("delete-partition", {"name": name, "partition": index}, timeout_ms)
 
     async def set_topic_overrides(self, name: str, change: Overrides) -> None:
         """Replace the settings that a topic has for itself, given those of this moment; its logs follow at once."""
@@ -445,21 +452,26 @@ class Broker:
 
     def reconfigure(self, topic: Topic) -> None:
         """Let a topic's logs follow its settings."""
-        config = self.config_of(topic)
+        self._note_settings(topic)
         for partition in topic.partitions.values():
-            partition.configure(config)
+            partition.configure(self.config_of(topic, partition.index))
             if partition.log.safe_offset < partition.log.next_offset:
                 self.flusher.request(partition.log)
 
-    def config_of(self, topic: Topic) -> LogConfig:
-        """What the logs of a topic read; what the topic itself must know of its settings is noted with it."""
+    def config_of(self, topic: Topic, index: int) -> LogConfig:
+        """What the log of a partition reads: its topic's settings, with the limits that it has for itself."""
+        config = self.settings.log_config(topic.overrides)
+        partition = self.metadata.image.partition(topic.name, index)
+        return config if partition is None or partition.limits is None else limited(config, partition.limits)
+
+    def _note_settings(self, topic: Topic) -> None:
+        """Let a topic know what it must of its settings."""
         values = self.settings.with_overrides(topic.overrides).values
         replicas = values["min.insync.replicas"]
         topic.min_insync_replicas = replicas if isinstance(replicas, int) else 1
         objects = TopicObjects.of(values)
         topic.is_archived = objects.remote_storage_enable
         topic.is_channel = bool(objects.channel_store) and not topic.is_internal
-        return self.settings.log_config(topic.overrides)
 
     def guarded(self, action: Callable[[], _Result]) -> _Result:
         """Do something that only a failing disk can prevent."""

@@ -41,7 +41,8 @@ class ChannelReading:
 
     async def read(self, topic: Topic, start_ms: int, skip: int, count: int, wait_ms: int) -> list[StoredMessage]:
         """A page of messages; an empty one only after so many milliseconds."""
-        partitions = [self._broker.partition(topic.name, index) for index in range(topic.partition_count)]
+        image = self._broker.metadata.image.topics.get(topic.name)
+        partitions = [self._broker.partition(topic.name, index) for index in sorted(image.partitions if image else ())]
         loop = asyncio.get_running_loop()
         deadline, moved = loop.time() + wait_ms / 1000, asyncio.Event()
         for partition in partitions:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from odradek.broker.broker import Broker
 from odradek.broker.objects_config import TopicObjects
-from odradek.broker.topics import INTERNAL_TOPICS
 from odradek.controller.image import TopicImage
+from odradek.model import INTERNAL_TOPICS
 from odradek.wire.errors import ErrorCode, PeerError
 
 KEY_CHARACTERS_MAX = 200

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from odradek.broker.topics import NOBODY, OFFSETS_TOPIC, Partition, Topic
+from odradek.broker.limits import log_owner
+from odradek.broker.topics import NOBODY, Partition, Topic
 from odradek.controller.image import ClusterImage, PartitionImage, TopicImage
 from odradek.disk.errors import DiskError
+from odradek.log.config import LogConfig
 from odradek.log.epochs import NO_EPOCH
 from odradek.log.errors import LogError
 from odradek.log.log import PartitionLog
-from odradek.model import TopicPartition
+from odradek.model import OFFSETS_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from odradek.broker.broker import Broker
@@ -83,6 +85,7 @@ class Hosting:
         self.in_sync: InSync | None = None
         self.offsets: OffsetsListener | None = None
         self.channels: TopicListener | None = None
+        self.on_roll: Callable[[PartitionLog], None] | None = None  # told of each log that begins a segment
         self._broker = broker
         self._by_log: dict[PartitionLog, Partition] = {}
         self._dirty: set[str] = set()
@@ -91,6 +94,8 @@ class Hosting:
         self._task: asyncio.Task[None] | None = None
         self.opened = asyncio.Event()  # this broker's own registration has been seen
         self._found: dict[str, set[int]] = {}  # what was in the data directory and has not been looked at yet
+        self._doomed: dict[str, dict[int, PartitionLog]] = {}  # of partitions that are gone, until a thread has time
+        self._generations: dict[str, tuple[bytes, dict[int, int]]] = {}  # topic ids and partitions, as last looked at
 
     def partition_of(self, log: PartitionLog) -> Partition | None:
         """Whose log it is."""
@@ -100,6 +105,10 @@ class Hosting:
         """All replicas that are here."""
         return list(self._by_log.values())
 
+    def _rolled(self, log: PartitionLog) -> None:
+        if self.on_roll is not None:
+            self.on_roll(log)
+
     # Called for the metadata.
 
     def look_at(self, topics: Iterable[str]) -> None:
@@ -108,18 +117,39 @@ class Hosting:
         self._dirty.update(names)
         if self.opened.is_set():
             for name in names:
+                self._note_gone(name)
                 self._assign_known(name)
         if self._dirty:
             self._settled.clear()
             self._changed.set()
 
+    def _note_gone(self, name: str) -> None:
+        """Have what groups committed for deleted partitions forgotten, at once: what they commit later counts."""
+        wanted = self._broker.metadata.image.topics.get(name)
+        before = self._generations.pop(name, None)
+        if wanted is None:
+            return
+        current = {index: role.generation for index, role in wanted.partitions.items()}
+        self._generations[name] = (wanted.id, current)
+        if before is not None and before[0] == wanted.id and before[1] != current:
+            for index, generation in before[1].items():
+                if current.get(index) != generation:
+                    self._broker.on_partition_deleted(name, index)
+
     def _assign_known(self, name: str) -> None:
-        """Give replicas that are here already their new roles at once: logs that must be made first take their time."""
+        """Give replicas that are here already their new roles at once: logs that must be made first take their time.
+
+        Partitions that are gone end at once, too; so do those that were made again meanwhile, and are others now.
+        """
         wanted, present = self._broker.metadata.image.topics.get(name), self._broker.topics.get(name)
         if wanted is None or present is None or wanted.id != present.id:
             return
-        for index, partition in present.partitions.items():
-            role = wanted.partitions[index]
+        for index, partition in list(present.partitions.items()):
+            role = wanted.partitions.get(index)
+            if role is None or role.generation != partition.generation:
+                self._end(present.partitions.pop(index), None)
+                self._doomed.setdefault(name, {})[index] = partition.log
+                continue
             partition.archive = wanted.archived.get(index)
             if role != partition.role and self._broker.node_id in role.replicas:
                 try:
@@ -178,6 +208,7 @@ class Hosting:
 
     async def _reconcile(self, name: str) -> None:
         broker, image = self._broker, self._broker.metadata.image
+        await self._free_doomed(name)
         wanted, present = image.topics.get(name), broker.topics.get(name)
         if present is not None and (wanted is None or wanted.id != present.id):
             await self._drop_topic(present)
@@ -201,13 +232,11 @@ class Hosting:
     async def _host(self, topic: Topic, wanted: TopicImage) -> None:
         """Have exactly those replicas that are this broker's, each in its role."""
         node_id = self._broker.node_id
-        ours = {index: role for index, role in wanted.partitions.items() if node_id in role.replicas}
-        for index in [index for index in topic.partitions if index not in ours]:
-            self._drop(topic.partitions.pop(index), wanted.partitions[index].leader_epoch)
-            logger.info("%s-%d is no longer on this broker", topic.name, index)
-            await asyncio.sleep(0)
+        await self._drop_others(topic, wanted)
+        ours = self._ours(wanted)
         for index in self._found.pop(topic.name, set()) - ours.keys():
             self._drop_moved(TopicPartition(topic.name, index))
+        self._free_damaged(topic, wanted)
         new = [index for index in ours if index not in topic.partitions]
         if new:
             await self._make_logs(topic, {index: ours[index] for index in new})
@@ -216,16 +245,44 @@ class Hosting:
             log = self._broker.store.logs.get(tp)
             if log is not None:
                 self._close_gap(tp, log, ours[index])
-                seen = self._broker.watermarks.of(topic.id, index)
-                topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id, seen)
+                generation = ours[index].generation
+                seen = self._broker.watermarks.of(topic.id, index, generation)
+                topic.partitions[index] = self._by_log[log] = Partition(topic, index, log, node_id, seen, generation)
+                log.on_roll = self._rolled
         current = self._broker.metadata.image.topics.get(topic.name)  # it may have changed while logs were made
         if current is None or current.id != topic.id:
             return
         for index in ours:
-            partition, role = topic.partitions.get(index), current.partitions[index]
-            if partition is not None and node_id in role.replicas:
+            partition, role = topic.partitions.get(index), current.partitions.get(index)
+            if partition is None or role is None or role.generation != partition.generation:
+                continue  # it is gone already, perhaps made again: the next look, which is due, sees to it
+            if node_id in role.replicas:
                 partition.archive = current.archived.get(index)
                 self._assign(partition, role)
+
+    def _ours(self, wanted: TopicImage) -> dict[int, PartitionImage]:
+        node_id = self._broker.node_id
+        return {index: role for index, role in wanted.partitions.items() if node_id in role.replicas}
+
+    async def _drop_others(self, topic: Topic, wanted: TopicImage) -> None:
+        """Let go of replicas that are not this broker's any more, or of partitions that were made again since."""
+        ours = self._ours(wanted)
+        for index, partition in list(topic.partitions.items()):
+            if index not in ours or ours[index].generation != partition.generation:
+                role = wanted.partitions.get(index)
+                del topic.partitions[index]
+                self._drop(partition, None if role is None else role.leader_epoch)
+                logger.info("%s-%d is no longer on this broker", topic.name, index)
+                await asyncio.sleep(0)
+
+    def _free_damaged(self, topic: Topic, wanted: TopicImage) -> None:
+        """Let go of logs that could not be opened, where their partition is gone or was made again since."""
+        store = self._broker.store
+        for tp in [tp for tp in store.offline if tp.topic == topic.name]:
+            role, owner = wanted.partitions.get(tp.partition), store.owner_of(tp)
+            if role is None or owner not in ("", log_owner(topic.id, role.generation)):  # "": that cannot be told
+                logger.warning("%s was damaged, and is deleted", tp)
+                self._free(tp)
 
     def _close_gap(self, tp: TopicPartition, log: PartitionLog, role: PartitionImage) -> None:
         """A replica that lost records to a bad disk, and went on behind them, gets them again from its leader."""
@@ -234,33 +291,33 @@ class Hosting:
             log.truncate(log.next_offset - report.lost_records)
 
     async def _make_logs(self, topic: Topic, wanted: dict[int, PartitionImage]) -> None:
-        broker = self._broker
-        store, topic_id, config = broker.store, topic.id.hex(), broker.config_of(topic)
-        missing: dict[int, list[TopicPartition]] = {}
+        broker, store = self._broker, self._broker.store
+        missing: dict[tuple[int, str, LogConfig], list[TopicPartition]] = {}  # by what they have in common
         for index, role in wanted.items():
             tp = TopicPartition(topic.name, index)
+            owner, config = log_owner(topic.id, role.generation), broker.config_of(topic, index)
             log = store.logs.get(tp)
-            if log is not None and log.state.topic_id not in ("", topic_id):
-                logger.warning("%s belongs to a topic of the same name that was deleted: it goes", tp)
+            if log is not None and log.state.topic_id != owner and (log.state.topic_id or role.generation):
+                logger.warning("%s belongs to one of the same name that was deleted: it goes", tp)
                 self._free(tp)
                 log = None
             if log is not None:
                 log.configure(config)
                 if not log.state.topic_id:
-                    log.state.topic_id = topic_id
+                    log.state.topic_id = owner
                     log.state.save()
             elif tp not in store.offline:
                 epoch = role.leader_epoch if role.leader == broker.node_id else NO_EPOCH
-                missing.setdefault(epoch, []).append(tp)
-        for epoch, tps in missing.items():
-            threads = store.config.log_flush_threads  # making a log is mostly waiting for the disk
-            shares = (tps[first::threads] for first in range(min(threads, len(tps))))
-            creations = [store.begin_create(share, epoch, topic_id) for share in shares]
-            await asyncio.gather(*(_in_thread(creation.run) for creation in creations))
-            for creation in creations:
-                store.finish_create(creation)
-                for log in creation.made.values():
-                    log.configure(config)
+                missing.setdefault((epoch, owner, config), []).append(tp)
+        threads = store.config.log_flush_threads  # making a log is mostly waiting for the disk
+        creations = [
+            store.begin_create(tps[first::threads], epoch, owner, config)
+            for (epoch, owner, config), tps in missing.items()
+            for first in range(min(threads, len(tps)))
+        ]
+        await asyncio.gather(*(_in_thread(creation.run) for creation in creations))
+        for creation in creations:
+            store.finish_create(creation)
 
     def _assign(self, partition: Partition, role: PartitionImage) -> None:
         """Let a replica lead, follow or wait, as its role says."""
@@ -320,7 +377,13 @@ class Hosting:
         logger.info("topic %s deleted", topic.name)
 
     def _drop(self, partition: Partition, epoch: int | None) -> None:
-        """Let a replica go, as of this term; None: there is no such partition any more."""
+        """Let a replica go with its log, as of this term; None: there is no such partition any more."""
+        self._end(partition, epoch)
+        if self._broker.store.logs.get(partition.tp) is partition.log:
+            self._free(partition.tp)
+
+    def _end(self, partition: Partition, epoch: int | None) -> None:
+        """Let a replica go, but for its log: nobody reads it, writes to it or waits for it any more."""
         if partition.topic.name == OFFSETS_TOPIC and self.offsets is not None:
             self.offsets.resign(partition.index, epoch)
         if self.followers is not None:
@@ -329,8 +392,16 @@ class Hosting:
             self.in_sync.resign(partition.tp)
         self._broker.written.discard(partition.log)
         self._by_log.pop(partition.log, None)
-        self._free(partition.tp)
         partition.let_go()
+
+    async def _free_doomed(self, name: str) -> None:
+        doomed = self._doomed.pop(name, {})
+        for index, log in doomed.items():
+            tp = TopicPartition(name, index)
+            if self._broker.store.logs.get(tp) is log:
+                self._free(tp)
+                logger.info("%s deleted", tp)
+                await asyncio.sleep(0)  # letting many go must not hold up the others
 
     def _drop_moved(self, tp: TopicPartition) -> None:
         """A log of a partition that is no longer this broker's; one that may be of another topic is left alone."""

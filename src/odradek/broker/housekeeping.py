@@ -1,5 +1,7 @@
 """What a broker does on its own: checkpoints, retention, compaction. It runs beside requests and never holds them up.
 
+Retention acts by the timer, and soon after a log has begun a new segment (`roll_expiry.py`).
+
 On the loop it works in slices of a few milliseconds; whatever waits for the disk runs in a thread of its own.
 """
 
@@ -13,6 +15,7 @@ from functools import partial
 from time import perf_counter
 
 from odradek.broker.broker import Broker
+from odradek.broker.roll_expiry import RollExpiry
 from odradek.broker.topics import Partition
 from odradek.disk.errors import DiskError
 from odradek.log.compaction import CompactionPlan
@@ -43,6 +46,7 @@ class Housekeeping:
             (config.log_cleaner_backoff_ms, self.compact),
         ]
         self._tasks = [asyncio.create_task(self._repeat(*each)) for each in rounds]
+        self._tasks.append(asyncio.create_task(self._expire_rolled(RollExpiry(self._broker))))
 
     async def close(self) -> None:
         """Stop after what is under way."""
@@ -54,12 +58,7 @@ class Housekeeping:
     async def _repeat(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            try:
-                await work()
-            except (LogStoppedError, DiskError) as error:
-                self._broker.heed(error)
-            except Exception:
-                logger.exception("a bug in background work; it is tried again in %d ms", interval_ms)
+            await self._guarded(work)
 
     async def checkpoint(self) -> None:
         """Write out what makes the next start after a crash short, for the logs that changed."""
@@ -73,18 +72,39 @@ class Housekeeping:
     async def expire(self) -> None:
         """Close segments that are old enough, and let go of what retention no longer keeps."""
         for partition in self._partitions():
-            log, store = partition.log, self._broker.store
-            if log.stopped is not None:
-                continue
-            segments = len(log.segments)
-            removal = store.expire(partition.tp, partition.droppable_end)
-            if removal is not None:
-                await self._in_thread(removal.run)
-                logger.info("%s begins at offset %d now on this disk", partition.tp, log.log_start)
-                partition.advanced()
-            elif len(log.segments) != segments:
-                self._broker.flusher.request(log)  # retention and compaction touch only what is flushed
+            await self._expire_one(partition, self._thread)
             await self._breathe()
+
+    async def _expire_one(self, partition: Partition, thread: ThreadPoolExecutor) -> None:
+        log, store = partition.log, self._broker.store
+        if log.stopped is not None:
+            return
+        segments = len(log.segments)
+        removal = store.expire(partition.tp, partition.droppable_end)
+        if removal is not None:
+            await self._in_thread(removal.run, thread=thread)
+            logger.info("%s begins at offset %d now on this disk", partition.tp, log.log_start)
+            partition.advanced()
+        elif len(log.segments) != segments:
+            self._broker.flusher.request(log)  # retention and compaction touch only what is flushed
+
+    async def _expire_rolled(self, rolls: RollExpiry) -> None:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="roll-expiry") as thread:  # compaction takes its time
+            try:
+                while True:
+                    for partition in await rolls.due():
+                        await self._guarded(partial(self._expire_one, partition, thread))
+                        await self._breathe()
+            finally:
+                rolls.close()
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except (LogStoppedError, DiskError) as error:
+            self._broker.heed(error)
+        except Exception:
+            logger.exception("a bug in background work; it is tried again")
 
     async def compact(self) -> None:
         """Clean the compacted partitions that have enough to clean."""
@@ -116,9 +136,14 @@ class Housekeeping:
         """Those that are there now; one that goes meanwhile has a stopped log."""
         return [partition for topic in self._broker.topics.values() for partition in topic.partitions.values()]
 
-    async def _in_thread(self, work: Callable[[], object], on_cancel: Callable[[], None] | None = None) -> None:
+    async def _in_thread(
+        self,
+        work: Callable[[], object],
+        on_cancel: Callable[[], None] | None = None,
+        thread: ThreadPoolExecutor | None = None,
+    ) -> None:
         """Wait for a thread; also when cancelled, since what it works on must not be touched before it ends."""
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        future = asyncio.get_running_loop().run_in_executor(thread or self._thread, work)
         try:
             await asyncio.shield(future)
         except asyncio.CancelledError:

@@ -11,11 +11,10 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from odradek.broker.archive_reading import find_offset, read_chunk
+from odradek.broker.archive_reading import find_offset, read_near
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
 from odradek.broker.topics import Partition
-from odradek.log.segment import Chunk
 from odradek.model import Offset, TopicPartition
 from odradek.records.header import iter_headers
 from odradek.records.parse import parse_batch
@@ -137,7 +136,7 @@ class KatarReader:
         size_bytes = 0
         while len(found) < max_records and offset < partition.high_watermark and size_bytes < _ANSWER_BYTES_MAX:
             bases = _segment_bases(partition)
-            chunk = await self._chunk(partition, offset, chunk_bytes)
+            chunk = await read_near(self._broker, partition, offset, chunk_bytes)
             if not chunk.data:
                 break
             for at, header in iter_headers(chunk.data):
@@ -154,15 +153,6 @@ class KatarReader:
             found = found[:max_records]
             offset = found[-1].record.offset + 1
         return found, offset, size_bytes
-
-    async def _chunk(self, partition: Partition, offset: Offset, max_bytes: int) -> Chunk:
-        """Batches from an offset on: from memory here, from the disk or the archive in a thread."""
-        end = partition.high_watermark
-        if not partition.is_in_archive_only(offset):
-            chunk = partition.log.read(offset, max_bytes, upto=end, nowait=True)
-            if chunk is not None:
-                return chunk
-        return await read_chunk(self._broker, partition, offset, max_bytes, end)
 
 
 def _segment_bases(partition: Partition) -> list[Offset]:

@@ -12,9 +12,10 @@ from functools import partial
 
 from odradek.broker.broker import Broker
 from odradek.broker.errors import peer_error
-from odradek.broker.topics import OFFSETS_TOPIC
+from odradek.groups.ledger import partition_of
 from odradek.log.errors import LogError
 from odradek.log.reader import LogReader
+from odradek.model import OFFSETS_TOPIC, TopicPartition
 from odradek.records.build import build_batch
 from odradek.records.errors import RecordError
 from odradek.records.header import iter_headers
@@ -156,6 +157,21 @@ async def make_offsets_topic(broker: Broker) -> None:
             raise
 
 
+async def coordinator_of(broker: Broker, group_id: str) -> int:
+    """Who looks after a group: the leader of its partition, -1 for nobody; the topic is made if there is none."""
+    if OFFSETS_TOPIC not in broker.metadata.image.topics:
+        if broker.stands_alone:
+            return broker.node_id  # which makes the topic when there is something to write
+        try:
+            await make_offsets_topic(broker)
+        except PeerError as error:
+            raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+    topic = broker.metadata.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        raise PeerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The topic of the groups is being made.")
+    return topic.partitions[partition_of(group_id, topic.partition_count)].leader
+
+
 class KnownTopics:
     """What group machines know of the broker's topics. Implements `groups.group.Topics`."""
 
@@ -168,8 +184,20 @@ class KnownTopics:
         return self._broker.metadata_version
 
     def partition_counts(self) -> Mapping[str, int]:
-        """How many partitions each topic has."""
+        """One more than the highest number of a partition of each topic."""
         return {name: topic.partition_count for name, topic in self._broker.metadata.image.topics.items()}
+
+    def gaps(self, name: str) -> frozenset[int]:
+        """The numbers below a topic's highest that have no partition."""
+        topic = self._broker.metadata.image.topics.get(name)
+        if topic is None or topic.partition_count == len(topic.partitions):
+            return frozenset()
+        return frozenset(range(topic.partition_count)) - topic.partitions.keys()
+
+    def generation(self, where: TopicPartition) -> int | None:
+        """How often a partition was deleted and made again; None if there is no such partition."""
+        partition = self._broker.metadata.image.partition(*where)
+        return None if partition is None else partition.generation
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of a topic."""

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from odradek.broker.archive_reading import read_chunk
 from odradek.broker.broker import Broker
 from odradek.broker.errors import CLIENT_FAULTS, peer_error
-from odradek.broker.topics import INTERNAL_TOPICS, Partition
+from odradek.broker.topics import Partition
+from odradek.model import INTERNAL_TOPICS
 from odradek.records.build import build_batch
 from odradek.records.header import iter_headers
 from odradek.records.parse import parse_batch

@@ -13,12 +13,10 @@ from odradek.disk.interface import Buffer
 from odradek.log.config import LogConfig
 from odradek.log.log import PartitionLog
 from odradek.log.outcomes import Appended
-from odradek.model import Offset, TopicPartition
+from odradek.model import INTERNAL_TOPICS, Offset, TopicPartition
 from odradek.replication.progress import Progress
 from odradek.wire.errors import ErrorCode, PeerError
 
-OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 NOBODY = -1
 _WAITING_MANY = 1_000
 
@@ -37,6 +35,7 @@ class Partition:
         "appended_bytes",
         "archive",
         "epoch_start",
+        "generation",
         "high_watermark",
         "index",
         "is_leader",
@@ -48,10 +47,13 @@ class Partition:
         "tp",
     )  # fmt: skip
 
-    def __init__(self, topic: Topic, index: int, log: PartitionLog, node_id: int, seen: Offset = 0) -> None:
+    def __init__(
+        self, topic: Topic, index: int, log: PartitionLog, node_id: int, seen: Offset = 0, generation: int = 0
+    ) -> None:
         """`seen` is how far it could be read in an earlier life."""
         self.topic = topic
         self.index = index
+        self.generation = generation  # of the partition: made again after it was deleted, it is another one
         self.tp = TopicPartition(topic.name, index)
         self.log = log
         self.role = PartitionImage(replicas=(), isr=(), leader=NOBODY, leader_epoch=-1, partition_epoch=-1)
@@ -323,7 +325,7 @@ class Topic:
         self.id = topic_id
         self.overrides = overrides  # the settings that it has for itself
         self.partitions: dict[int, Partition] = {}  # those with a replica here, and without those that are offline
-        self.partition_count = 0  # of all
+        self.partition_count = 0  # one more than the highest number of all; not every number below it has one
         self.is_internal = name in INTERNAL_TOPICS
         self.min_insync_replicas = 1
         self.is_channel = False  # channel.store: the leader brings every record into the object store

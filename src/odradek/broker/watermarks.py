@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterable
 
+from odradek.broker.limits import log_owner
 from odradek.broker.topics import Partition
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
@@ -28,16 +29,17 @@ class Watermarks:
         self._path = f"{data_directory}/metadata/{FILE_NAME}"
         self._known = self._load()
 
-    def of(self, topic_id: bytes, index: int) -> Offset:
+    def of(self, topic_id: bytes, index: int, generation: int = 0) -> Offset:
         """What is remembered of a partition; 0 if nothing is."""
-        return self._known.get(topic_id.hex(), {}).get(str(index), 0)
+        return self._known.get(log_owner(topic_id, generation), {}).get(str(index), 0)
 
     def save(self, partitions: Iterable[Partition]) -> None:
         """Remember these, and forget all others."""
         known: dict[str, dict[str, Offset]] = {}
         for partition in partitions:
             if len(partition.role.replicas) > 1:  # a single replica knows by its own log
-                known.setdefault(partition.topic_id.hex(), {})[str(partition.index)] = partition.high_watermark
+                owner = log_owner(partition.topic_id, partition.generation)
+                known.setdefault(owner, {})[str(partition.index)] = partition.high_watermark
         if known == self._known:
             return
         try:

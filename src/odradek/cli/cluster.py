@@ -179,7 +179,7 @@ _SUBCOMMANDS = {
 
 _UP_EXAMPLES = """\
 examples:
-  odradek cluster up                              3 brokers: Kafka at 19092 to 19094, HTTP at 8001 to 8003
+  odradek cluster up                              3 brokers: Kafka from 19092, HTTP from 8001, gRPC from 50051
   odradek cluster up --brokers 5 --data ./data
   odradek cluster up --set num.partitions=6 --set log.level=warning
   odradek cluster up > ready.txt &                scripts wait for the line 'odradek cluster ready'

@@ -35,6 +35,7 @@ class BrokerSpec:
     id: int
     kafka: Address
     http: Address
+    grpc: Address
     data: Path
     command: tuple[str, ...]
 

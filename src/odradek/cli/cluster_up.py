@@ -11,6 +11,7 @@ import ctypes
 import signal
 import socket
 import sys
+from itertools import combinations
 from pathlib import Path
 
 from odradek.cli.cluster_supervisor import BrokerSpec, Member, Probe, Starter, Stop, Supervisor
@@ -48,9 +49,8 @@ def up_arguments(parser: argparse.ArgumentParser) -> None:
         "--kafka-base", metavar="PORT", type=port, default=19092, help="Kafka port of broker 1, 2 has the next (19092)"
     )
     parser.add_argument(
-        "--grpc-base", metavar="PORT", type=port, default=50051,
-        help="accepted, but not used yet: there is no gRPC door (50051)",
-    )  # fmt: skip
+        "--grpc-base", metavar="PORT", type=port, default=50051, help="gRPC port of broker 1, 2 has the next (50051)"
+    )
     parser.add_argument("--no-restart", action="store_true", help="a broker that dies stays down")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", type=assignment, action="append", default=[],
@@ -70,26 +70,26 @@ def plan(args: argparse.Namespace) -> list[BrokerSpec]:
         if name in _OWN_SETTINGS:
             raise CommandError(f"--set {name}: 'cluster up' gives each broker its own {name}", EXIT_USAGE)
     ids = range(1, args.brokers + 1)
-    bases = {"--http-base": args.http_base, "--kafka-base": args.kafka_base}
+    bases = {"--http-base": args.http_base, "--kafka-base": args.kafka_base, "--grpc-base": args.grpc_base}
     _check_ports(bases, args.brokers)
     directory = Path(args.data).expanduser().absolute()
     _check_directory(directory, args.brokers)
     voters = ",".join(f"{id_}@{Address(HOST, args.http_base + id_ - 1)}" for id_ in ids)
     specs = []
     for id_ in ids:
-        kafka, http = (Address(HOST, base + id_ - 1) for base in (args.kafka_base, args.http_base))
+        http, kafka, grpc = (Address(HOST, base + id_ - 1) for base in bases.values())
         data = directory / f"{_DIRECTORY}{id_}"
         command = [sys.executable, "-m", "odradek", "serve", "--broker-id", str(id_), "--data", str(data)]
-        command += ["--kafka", str(kafka), "--http", str(http), "--grpc", "off", "--voters", voters]
+        command += ["--kafka", str(kafka), "--http", str(http), "--grpc", str(grpc), "--voters", voters]
         command += [word for name, value in (_HAND_OVER, *args.set) for word in ("--set", f"{name}={value}")]
-        specs.append(BrokerSpec(id_, kafka, http, data, tuple(command)))
+        specs.append(BrokerSpec(id_, kafka, http, grpc, data, tuple(command)))
     return specs
 
 
 def _check_ports(bases: dict[str, int], count: int) -> None:
-    (first, low), (second, other) = bases.items()
-    if abs(low - other) < count:
-        raise CommandError(f"{first} {low} and {second} {other} overlap with {count} brokers: move one", EXIT_USAGE)
+    for (first, low), (second, other) in combinations(bases.items(), 2):
+        if abs(low - other) < count:
+            raise CommandError(f"{first} {low} and {second} {other} overlap with {count} brokers: move one", EXIT_USAGE)
     for flag, base in bases.items():
         if base + count - 1 > PORT_MAX:
             raise CommandError(f"{flag} {base} leaves no ports for {count} brokers: choose a smaller one", EXIT_USAGE)

@@ -33,7 +33,7 @@ async def shown(members: Sequence[Member]) -> AsyncIterator[Callable[[str], None
     if not is_terminal(sys.stderr):
         for member in members:
             spec = member.spec
-            tell(f"broker {spec.id}: kafka={spec.kafka} http={spec.http} data={spec.data}")
+            tell(f"broker {spec.id}: kafka={spec.kafka} http={spec.http} grpc={spec.grpc} data={spec.data}")
         yield tell
         return
     from rich.console import Console  # noqa: PLC0415 (it takes longer to import than most commands take to run)
@@ -66,7 +66,7 @@ def _frame(members: Sequence[Member]) -> Group:
     from rich.text import Text  # noqa: PLC0415
 
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("broker", "kafka", "http", "state", "process", "restarts", "data"):
+    for heading in ("broker", "kafka", "http", "grpc", "state", "process", "restarts", "data"):
         drawn.add_column(heading, overflow="fold")
     leader = leader_of(members)
     for member in members:
@@ -75,6 +75,7 @@ def _frame(members: Sequence[Member]) -> Group:
             Text(str(spec.id), style="bold"),
             Text(str(spec.kafka)),
             Text(str(spec.http)),
+            Text(str(spec.grpc)),
             Text(f"{member.state}, leader" if spec.id == leader else member.state, style=_STYLES[member.state]),
             Text("-" if member.pid is None else str(member.pid)),
             Text(str(member.restarts)),

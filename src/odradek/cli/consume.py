@@ -212,6 +212,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--raw", action="store_true", help="show keys and values as the bytes they are")
     parser.add_argument("--null", metavar="WORD", default="null", help="how null is shown (default null)")
+    parser.add_argument(
+        "--grpc", action="store_true", help="through MyKafka's gRPC door: 'odradek consume --grpc --help' says how"
+    )
     add_broker_argument(parser)
 
 

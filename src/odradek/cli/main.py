@@ -30,6 +30,7 @@ class Command(NamedTuple):
     module: str
     summary: str
     examples: tuple[str, ...]
+    grpc_module: str | None = None  # what runs it instead when --grpc is among its words
 
 
 COMMANDS = {
@@ -52,16 +53,23 @@ COMMANDS = {
         "odradek.cli.produce",
         "send records, one a line",
         ("echo hello | odradek produce orders", "odradek produce orders -k : -f orders.txt"),
+        "odradek.cli.grpc_produce",
     ),
     "consume": Command(
         "odradek.cli.consume",
         "show records, those that are there or all that come",
         ("odradek consume orders", "odradek consume orders --from end -f"),
+        "odradek.cli.grpc_consume",
     ),
     "group": Command(
         "odradek.cli.group",
         "show consumer groups and their lag, move their offsets",
         ("odradek group describe billing", "odradek group reset billing orders --to start"),
+    ),
+    "ctl": Command(
+        "odradek.cli.ctl",
+        "partitions by gRPC (MyKafka): make, remove, show; produce and consume take --grpc",
+        ("odradek ctl --action create --topic books --partition 0",),
     ),
     "pipeline": Command(
         "odradek.cli.pipeline",
@@ -85,7 +93,7 @@ COMMANDS = {
     ),
     "log": Command(
         "odradek.cli.log",
-        "look into a partition's files: dump, verify",
+        "look into a partition's files, or move them: dump, verify, convert",
         ("odradek log dump ~/.odradek/orders-0", "odradek log verify ~/.odradek/orders-0"),
     ),
     "settings": Command(
@@ -98,6 +106,7 @@ COMMANDS = {
 # What people type who know other tools, or leave the first word out.
 _MEANT = {
     "dump": "log dump",
+    "convert": "log convert",
     "verify": "log verify",
     "create": "topic create",
     "delete": "topic delete",
@@ -181,7 +190,9 @@ def _run_command(name: str, arguments: list[str]) -> int:
         hint = f"did you mean '{_spelled(meant)}'?" if meant else "'odradek --help' lists the commands"
         raise CommandError(f"there is no command '{name}': {hint}", EXIT_USAGE)
     gc.disable()  # an import leaves no garbage, and looking for it takes a tenth of a broker's start
-    module = importlib.import_module(command.module)
+    own_words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    by_grpc = command.grpc_module if "--grpc" in own_words else None
+    module = importlib.import_module(by_grpc or command.module)
     gc.enable()
     parser = _Parser(prog=f"odradek {name}", description=command.summary)
     module.add_arguments(parser)

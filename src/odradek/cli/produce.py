@@ -295,6 +295,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acks", choices=ACKS, default="all", help="who must have a record before it counts as sent (default all)"
     )
+    parser.add_argument(
+        "--grpc", action="store_true", help="through MyKafka's gRPC door: 'odradek produce --grpc --help' says how"
+    )
     add_broker_argument(parser)
 
 

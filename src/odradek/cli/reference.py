@@ -1,7 +1,7 @@
 """Writes the generated pages of docs/reference: `python -m odradek.cli.reference docs/reference`.
 
-The pages come from the tables that the code itself reads, so that they cannot say anything else; `make docs` renews
-them and a test asserts that the committed ones are current.
+The pages come from the tables and .proto files that the code itself is made from, so that they cannot say anything
+else; `make docs` renews them and tests assert that the committed ones are current.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from odradek.cli.grpc_reference import render_grpc
 from odradek.config import CONFIG_VARIABLE, SETTINGS, Scope, Setting
 
 _SETTINGS_HEAD = f"""\
@@ -76,9 +77,10 @@ def main() -> None:
     parser.add_argument("directory", type=Path, help="where they go, such as docs/reference")
     directory: Path = parser.parse_args().directory
     directory.mkdir(parents=True, exist_ok=True)
-    page = directory / "settings.md"
-    page.write_text(render_settings(), encoding="utf-8")
-    print(f"wrote {page}")
+    for name, text in (("settings.md", render_settings()), ("grpc.md", render_grpc())):
+        page = directory / name
+        page.write_text(text, encoding="utf-8")
+        print(f"wrote {page}")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ _EPILOG = """examples:
   odradek serve                                   a broker on 127.0.0.1:9092, records in ~/.odradek
   odradek serve --data ./data --kafka :9092       listen on every address of the machine
   odradek serve --kafka 127.0.0.1:0 --http off    any free port; the line 'odradek ready' names it
+  odradek serve --grpc :50051                     gRPC for every address; try 'odradek ctl --action info'
   odradek serve --set num.partitions=6 --set retention.ms=1d
   ODRADEK_KAFKA=127.0.0.1:9093 odradek serve      every flag is also an environment variable
   odradek serve --broker-id 2 --http 10.0.0.2:8080 --kafka 10.0.0.2:9092 \\
@@ -52,7 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="REST, /docs, /metrics and the other brokers (default 127.0.0.1:8080); or off",
     )
-    parser.add_argument("--grpc", metavar="HOST:PORT", help="the gRPC door is not there yet: off")
+    parser.add_argument(
+        "--grpc",
+        metavar="HOST:PORT",
+        help="MyKafka's and Eeylops' services, health and reflection (default 127.0.0.1:50051; without the door if "
+        "that is taken); or off",
+    )
     parser.add_argument("--broker-id", metavar="N", help="the number by which clients know this broker (default 1)")
     parser.add_argument(
         "--voters",

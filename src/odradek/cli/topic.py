@@ -272,15 +272,18 @@ async def _delete(args: argparse.Namespace, client: Client) -> int:
 
 def _add_partitions_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("total", metavar="TOTAL", type=number(1, PARTITION_MAX), help="how many it shall have then")
+    parser.add_argument(
+        "total", metavar="TOTAL", type=number(1, PARTITION_MAX), help="how many it shall have then, counted from 0"
+    )
 
 
 async def _add_partitions(args: argparse.Namespace, client: Client) -> int:
-    before = (await find_topic(client, args.name)).partition_count
-    if args.total <= before:
+    topic = await find_topic(client, args.name)
+    before, highest = topic.partition_count, max(topic.partitions, default=-1)
+    if args.total <= highest + 1:
+        has = counted(before, "partition") + ("" if before == highest + 1 else f", the last with number {highest},")
         raise CommandError(
-            f"topic {args.name} has {counted(before, 'partition')} already: TOTAL must be greater, since partitions"
-            " cannot be taken away",
+            f"topic {args.name} has {has} already: TOTAL must be greater, since partitions cannot be taken away",
             EXIT_USAGE,
         )
     after = await client.admin.add_partitions(args.name, args.total)

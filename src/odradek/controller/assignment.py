@@ -22,21 +22,23 @@ class Load:
     held: Counter[int] = field(default_factory=Counter)  # partitions of which it has a replica
     second: Counter[tuple[int, int]] = field(default_factory=Counter)  # (first, second replica) of a partition
 
-    def add(self, replicas: Sequence[int]) -> None:
-        """Count one partition more."""
+    def add(self, replicas: Sequence[int], count: int = 1) -> None:
+        """Count one partition more, or several with the same replicas."""
         for replica in replicas:
-            self.held[replica] += 1
+            self.held[replica] += count
         if replicas:
-            self.first[replicas[0]] += 1
+            self.first[replicas[0]] += count
         if len(replicas) > 1:
-            self.second[replicas[0], replicas[1]] += 1
+            self.second[replicas[0], replicas[1]] += count
 
 
 def load_of(image: ClusterImage) -> Load:
     """What the brokers hold by this image."""
     load = Load()
-    for _, _, partition in image.all_partitions():
-        load.add(partition.replicas)
+    # Many partitions have the same replicas, and partitions are often made one by one.
+    alike = Counter(partition.replicas for topic in image.topics.values() for partition in topic.partitions.values())
+    for replicas, count in alike.items():
+        load.add(replicas, count)
     return load
 
 

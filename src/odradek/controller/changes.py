@@ -8,6 +8,7 @@ from odradek.controller.image import (
     ADD_PARTITIONS,
     BROKER_SHUTDOWN,
     CREATE_TOPIC,
+    DELETE_PARTITION,
     DELETE_TOPIC,
     FENCE_BROKER,
     PARTITION_CHANGE,
@@ -23,7 +24,7 @@ from odradek.controller.image_archive import ARCHIVE_SEGMENT, FORGET_ARCHIVED
 from odradek.model import TopicPartition
 
 _TOPICS = frozenset({
-    CREATE_TOPIC, DELETE_TOPIC, ADD_PARTITIONS, SET_TOPIC_CONFIGS,
+    CREATE_TOPIC, DELETE_TOPIC, ADD_PARTITIONS, DELETE_PARTITION, SET_TOPIC_CONFIGS,
 })  # fmt: skip
 _PARTITIONS = frozenset({PARTITION_CHANGE, ARCHIVE_SEGMENT, FORGET_ARCHIVED})
 _BROKERS = frozenset({
@@ -36,7 +37,7 @@ _BROKERS = frozenset({
 class Changes:
     """Names of what is no longer as it was; look it up in the image, where it may be gone."""
 
-    topics: set[str] = field(default_factory=set)  # made, deleted, or with other settings or more partitions
+    topics: set[str] = field(default_factory=set)  # made, deleted, or with other settings or partitions
     partitions: set[TopicPartition] = field(default_factory=set)
     brokers: set[int] = field(default_factory=set)
     configs: bool = False  # the settings of all brokers
@@ -48,7 +49,7 @@ class Changes:
     def take(self, image: ClusterImage, record: MetadataRecord, offset: int) -> None:
         """Apply a record to the image and note what it changes."""
         body = record.body
-        if record.type == DELETE_TOPIC:
+        if record.type in (DELETE_TOPIC, DELETE_PARTITION):
             self._note_partitions(image, body["topic_name"])
         image.apply(record, offset)
         if record.type in _TOPICS:

@@ -32,7 +32,9 @@ Answer = TypeVar("Answer")
 OnChange = Callable[[ClusterImage, Changes], None]
 
 # Whoever asks for one of these twice may get another answer the second time: they are not asked again in doubt.
-_ONCE = frozenset({"create-topic", "delete-topic", "add-partitions", "revoke-client"})
+_ONCE = frozenset({
+    "create-topic", "delete-topic", "add-partitions", "create-partition", "delete-partition", "revoke-client",
+})  # fmt: skip
 _PAUSE_SECONDS = 0.1  # before asking again, unless the leader changes meanwhile
 _UNKNOWN = "the leader changed or did not answer; the change may be made yet, or not"
 

@@ -15,6 +15,7 @@ from odradek.controller.decisions_base import Chance, Command, Decision, Facts
 from odradek.controller.decisions_brokers import fence_broker, heartbeat, register_broker, unregister_broker
 from odradek.controller.decisions_clients import find_topic, register_client, revoke_client
 from odradek.controller.decisions_partitions import adopt, alter_partition, elect, reassign, rebalance
+from odradek.controller.decisions_sparse import create_partition, delete_partition
 from odradek.controller.decisions_topics import (
     add_partitions,
     create_topic,
@@ -32,6 +33,8 @@ COMMANDS: Mapping[str, Command] = MappingProxyType({
     "create-topic": create_topic,
     "delete-topic": delete_topic,
     "add-partitions": add_partitions,
+    "create-partition": create_partition,
+    "delete-partition": delete_partition,
     "set-topic-configs": set_topic_configs,
     "set-broker-configs": set_broker_configs,
     "producer-ids": producer_ids,

@@ -63,6 +63,7 @@ def register_broker(image: ClusterImage, args: Mapping[str, Any], facts: Facts) 
         "incarnation": asked.incarnation,
         "kafka": None if asked.kafka is None else list(asked.kafka),
         "http": None if asked.http is None else list(asked.http),
+        "grpc": None if asked.grpc is None else list(asked.grpc),
         "rack": asked.rack,
         "directory": asked.directory,
     }
@@ -80,6 +81,7 @@ def _registration(args: Mapping[str, Any]) -> BrokerImage:
         incarnation=text(args, "incarnation"),
         kafka=_address(args, "kafka"),
         http=_address(args, "http"),
+        grpc=_address(args, "grpc"),
         rack=None if args.get("rack") is None else text(args, "rack"),
         directory=text(args, "directory", ""),
     )

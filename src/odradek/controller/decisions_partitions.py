@@ -20,6 +20,7 @@ from odradek.controller.decisions_base import (
     topic_of,
 )
 from odradek.controller.decisions_change import Electorate, change_record, raised, settle, settle_uncleanly, without
+from odradek.controller.decisions_sparse import number_topics
 from odradek.controller.image import NO_LEADER, ClusterImage, MetadataRecord, PartitionImage, TopicImage
 from odradek.wire.errors import ErrorCode, PeerError
 
@@ -185,7 +186,7 @@ def adopt(image: ClusterImage, args: Mapping[str, Any], facts: Facts) -> Decisio
     """The controller's own, when its term begins: do what an earlier one has left undone.
 
     Partitions that a broker made while it stood alone become that broker's (by default the controller's own), and those
-    without a leader that can have one get it.
+    without a leader that can have one get it. Topics that an earlier version made get their numbers.
     """
     broker_id = integer(args, "broker_id", facts.node_id)
     electorate = Electorate(image, facts)
@@ -193,7 +194,7 @@ def adopt(image: ClusterImage, args: Mapping[str, Any], facts: Facts) -> Decisio
     for topic, index, partition in image.all_partitions():
         owned = partition if partition.replicas else partition._replace(replicas=(broker_id,), isr=(broker_id,))
         records += change_record(topic, index, settle(owned, electorate))
-    return Decision(records, {"adopted": len(records)})
+    return Decision(records + number_topics(image), {"adopted": len(records)})
 
 
 # Reassignments.

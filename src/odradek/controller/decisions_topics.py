@@ -6,6 +6,7 @@ What only a broker knows is checked there before it asks: values of settings, na
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from odradek.controller.assignment import assign, load_of
@@ -31,10 +32,13 @@ from odradek.controller.image import (
     ClusterImage,
     MetadataRecord,
     PartitionImage,
+    PartitionLimits,
+    TopicImage,
     metric_name,
     partition_body,
 )
-from odradek.model import topic_name_problem
+from odradek.controller.image_partitions import successor
+from odradek.model import INTERNAL_TOPICS, topic_name_problem
 from odradek.wire.errors import ErrorCode, PeerError
 
 AUTOMATIC_FACTOR = 3
@@ -44,31 +48,36 @@ PRODUCER_IDS_MAX = 1_000_000  # that one request may take
 def create_topic(image: ClusterImage, args: Mapping[str, Any], facts: Facts) -> Decision:
     """Make a topic: on brokers of the caller's choice, or where there is least."""
     name, configs = text(args, "name"), texts(args, "configs")
-    _check_name(image, name)
+    check_name(image, name)
     given = args.get("assignments")
     if given is None:
         count = integer(args, "partitions")
-        _check_room(image, facts, count)
-        factor = _factor(image, facts, args.get("replication_factor", -1))
+        check_room(image, facts, count)
+        factor = replication_factor(image, facts, args.get("replication_factor", -1))
         replicas = assign(image.brokers.values(), count, factor, load_of(image))
     else:
         if not isinstance(given, Mapping):
             raise malformed("assignments", given)
         if integer(args, "partitions", -1) not in (-1, len(given)):
             raise _misplaced(f"{name!r} is to have {args['partitions']} partitions, and replicas for {len(given)}")
-        _check_room(image, facts, len(given))
+        check_room(image, facts, len(given))
         replicas = _given(image, name, given, range(len(given)))
-    made_id = _new_id(image, facts)
+    made_id = new_id(image, facts)
     result = {"topic_id": made_id.hex(), "replication_factor": len(replicas[0])}
     if flag(args, "validate_only"):
         return Decision(result=result)
-    body = {
-        "topic_name": name,
-        "topic_id": made_id.hex(),
-        "configs": configs,
-        "partitions": [_new_partition(image, name, index, each) for index, each in enumerate(replicas)],
-    }
-    return Decision([MetadataRecord(CREATE_TOPIC, body)], result)
+    partitions = [new_partition(image, name, index, each) for index, each in enumerate(replicas)]
+    return Decision([new_topic(image, name, made_id, configs, partitions)], result)
+
+
+def new_topic(
+    image: ClusterImage, name: str, made_id: bytes, configs: Mapping[str, str], partitions: list[dict[str, Any]]
+) -> MetadataRecord:
+    """The record that makes a topic; the broker's own ones have no number."""
+    body: dict[str, Any] = {"topic_name": name, "topic_id": made_id.hex()}
+    if name not in INTERNAL_TOPICS:
+        body["number"] = image.next_topic_number
+    return MetadataRecord(CREATE_TOPIC, body | {"configs": dict(configs), "partitions": partitions})
 
 
 def delete_topic(image: ClusterImage, args: Mapping[str, Any], _facts: Facts) -> Decision:
@@ -81,22 +90,24 @@ def delete_topic(image: ClusterImage, args: Mapping[str, Any], _facts: Facts) ->
 
 
 def add_partitions(image: ClusterImage, args: Mapping[str, Any], facts: Facts) -> Decision:
-    """Let a topic have `total` partitions, more than it has now; each with as many replicas as the first."""
+    """Let a topic have partitions up to `total`, more than it has now; each with as many replicas as the first.
+
+    Numbers below its highest one that have no partition are left alone.
+    """
     name, total = text(args, "name"), integer(args, "total")
     topic = topic_of(image, name)
     present = topic.partition_count
     if total <= present:
         raise PeerError(ErrorCode.INVALID_PARTITIONS, f"topic {name!r} has {present} partitions; {total} are not more")
-    _check_room(image, facts, total - present)
+    check_room(image, facts, total - present)
     if args.get("assignments") is None:
-        first = topic.partitions[0]
-        factor = _factor(image, facts, len(first.replicas) - len(first.removing) or -1)
+        factor = factor_of(image, facts, topic)
         replicas = assign(image.brokers.values(), total - present, factor, load_of(image))
     else:
         replicas = _given(image, name, args["assignments"], range(present, total))
     if flag(args, "validate_only"):
         return Decision()
-    added = [_new_partition(image, name, index, each) for index, each in enumerate(replicas, start=present)]
+    added = [new_partition(image, name, index, each, topic.gone) for index, each in enumerate(replicas, start=present)]
     return Decision([MetadataRecord(ADD_PARTITIONS, {"topic_name": name, "partitions": added})])
 
 
@@ -130,7 +141,8 @@ def producer_ids(image: ClusterImage, args: Mapping[str, Any], _facts: Facts) ->
 # Checks.
 
 
-def _check_name(image: ClusterImage, name: str) -> None:
+def check_name(image: ClusterImage, name: str) -> None:
+    """Refuse a name that a new topic cannot have."""
     problem = topic_name_problem(name)
     if problem is not None:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -141,8 +153,9 @@ def _check_name(image: ClusterImage, name: str) -> None:
         raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} and {other!r} differ only in '.' and '_'")
 
 
-def _check_room(image: ClusterImage, facts: Facts, more: int) -> None:
-    there = sum(topic.partition_count for topic in image.topics.values())
+def check_room(image: ClusterImage, facts: Facts, more: int) -> None:
+    """Refuse so many partitions more."""
+    there = sum(len(topic.partitions) for topic in image.topics.values())
     if more < 1:
         raise PeerError(ErrorCode.INVALID_PARTITIONS, "a topic has at least one partition")
     if there + more > facts.partitions_max:
@@ -158,7 +171,7 @@ def _check_unchanged(args: Mapping[str, Any], present: Mapping[str, str]) -> Non
         raise PeerError(ErrorCode.INVALID_UPDATE_VERSION, "the settings were changed meanwhile")
 
 
-def _factor(image: ClusterImage, facts: Facts, asked: object) -> int:
+def replication_factor(image: ClusterImage, facts: Facts, asked: object) -> int:
     """How many replicas each partition gets. Brokers that are down count: they get theirs when they are back."""
     there = len(image.brokers)
     if not any(broker.is_active for broker in image.brokers.values()):
@@ -201,12 +214,29 @@ def _misplaced(problem: str) -> PeerError:
     return PeerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
-def _new_partition(image: ClusterImage, name: str, index: int, replicas: tuple[int, ...]) -> dict[str, Any]:
+def factor_of(image: ClusterImage, facts: Facts, topic: TopicImage) -> int:
+    """How many replicas a partition gets that a topic has more: as many as its first one."""
+    first = topic.partitions[min(topic.partitions)]
+    return replication_factor(image, facts, len(first.replicas) - len(first.removing) or -1)
+
+
+def new_partition(
+    image: ClusterImage,
+    name: str,
+    index: int,
+    replicas: tuple[int, ...],
+    gone: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+    limits: PartitionLimits | None = None,
+) -> dict[str, Any]:
+    """How a new partition stands in its record; `gone` are those that its topic had before."""
     isr = tuple(broker_id for broker_id in replicas if image.brokers[broker_id].is_active)
-    return partition_body(name, index, PartitionImage(replicas, isr, isr[0]))
+    generation, epoch = successor(gone, index)
+    made = PartitionImage(replicas, isr, isr[0], epoch, generation=generation, limits=limits)
+    return partition_body(name, index, made)
 
 
-def _new_id(image: ClusterImage, facts: Facts) -> bytes:
+def new_id(image: ClusterImage, facts: Facts) -> bytes:
+    """An id that no topic has."""
     made = facts.chance.randbytes(16)
     while made in image.names or not any(made[:15]):  # Kafka keeps the lowest ids for itself
         made = facts.chance.randbytes(16)

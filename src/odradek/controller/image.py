@@ -20,10 +20,54 @@ from odradek.controller.image_archive import (
     read_archives,
     read_piece,
 )
+from odradek.controller.image_partitions import (
+    NO_LEADER,
+    PartitionImage,
+    PartitionLimits,
+    bury,
+    changed_partition,
+    partition_body,
+    read_partitions,
+)
+from odradek.model import INTERNAL_TOPICS
+
+__all__ = [
+    "ADD_PARTITIONS",
+    "BROKER_SHUTDOWN",
+    "CLUSTER",
+    "CREATE_TOPIC",
+    "DELETE_PARTITION",
+    "DELETE_TOPIC",
+    "FENCE_BROKER",
+    "LEADER_CHANGE",
+    "NO_LEADER",
+    "NUMBER_TOPICS",
+    "PARTITION_CHANGE",
+    "PRODUCER_IDS",
+    "REGISTER_BROKER",
+    "REGISTER_CLIENT",
+    "REVOKE_CLIENT",
+    "SET_BROKER_CONFIGS",
+    "SET_TOPIC_CONFIGS",
+    "UNFENCE_BROKER",
+    "UNREGISTER_BROKER",
+    "Address",
+    "BrokerImage",
+    "ClusterImage",
+    "MetadataError",
+    "MetadataRecord",
+    "PartitionImage",
+    "PartitionLimits",
+    "TopicImage",
+    "metric_name",
+    "partition_body",
+]
 
 CREATE_TOPIC = "create-topic"
 DELETE_TOPIC = "delete-topic"
 ADD_PARTITIONS = "add-partitions"
+DELETE_PARTITION = "delete-partition"
+NUMBER_TOPICS = "number-topics"
 PARTITION_CHANGE = "partition-change"
 SET_TOPIC_CONFIGS = "set-topic-configs"
 REGISTER_CLIENT = "register-client"
@@ -37,8 +81,6 @@ UNFENCE_BROKER = "unfence-broker"
 BROKER_SHUTDOWN = "broker-shutdown"
 UNREGISTER_BROKER = "unregister-broker"
 LEADER_CHANGE = "leader-change"  # the quorum's own, at the start of a leader's term; says nothing about the cluster
-
-NO_LEADER = -1
 
 Address: TypeAlias = tuple[str, int]
 
@@ -54,18 +96,6 @@ class MetadataRecord(NamedTuple):
     body: Mapping[str, Any]
 
 
-class PartitionImage(NamedTuple):
-    """One partition: who holds it and who leads it."""
-
-    replicas: tuple[int, ...] = ()  # the first is the preferred leader; none: made by a broker that stood alone
-    isr: tuple[int, ...] = ()  # part of `replicas`; never empty when they are not
-    leader: int = NO_LEADER  # one of `isr`, or NO_LEADER
-    leader_epoch: int = 0  # rises with each change of the leader
-    partition_epoch: int = 0  # rises with every change
-    adding: tuple[int, ...] = ()  # of `replicas`: those that a reassignment brings in
-    removing: tuple[int, ...] = ()  # of `replicas`: those that leave when the reassignment is done
-
-
 @dataclass(slots=True)
 class TopicImage:
     """One topic."""
@@ -77,16 +107,25 @@ class TopicImage:
     clients: dict[bytes, str] = field(default_factory=dict)  # ids of registered clients, by the hash of their keys
 
     archived: dict[int, PartitionArchive] = field(default_factory=dict)  # of the partitions that have something
+    number: int = 0  # counts topics from 1, never used again; 0: the broker's own, or one that has none yet
+    gone: dict[int, tuple[int, int]] = field(default_factory=dict)  # deleted partitions: generation, last leader epoch
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
-        return len(self.partitions)
+        """One more than the highest number of a partition; not every number below it has one."""
+        return max(self.partitions, default=-1) + 1
 
     def copy(self) -> TopicImage:
         """The same topic, to be changed apart from this one."""
         return TopicImage(
-            self.name, self.id, dict(self.partitions), dict(self.configs), dict(self.clients), dict(self.archived)
+            self.name,
+            self.id,
+            dict(self.partitions),
+            dict(self.configs),
+            dict(self.clients),
+            dict(self.archived),
+            self.number,
+            dict(self.gone),
         )
 
 
@@ -104,6 +143,7 @@ class BrokerImage:
     shutting_down: bool = False  # it is on its way out, and gets nothing new to lead
     directory: str = ""  # drawn when its data directory was new: another one has none of what this one held
     fenced_at: int = -1  # the offset of the record that has fenced it last; -1: nobody had to
+    grpc: Address | None = None
 
     @property
     def is_active(self) -> bool:
@@ -122,7 +162,9 @@ class ClusterImage:
     broker_configs: dict[str, str] = field(default_factory=dict)
     next_producer_id: int = 0
     doomed_archives: dict[str, str] = field(default_factory=dict)  # topics deleted, objects not yet: names by id in hex
+    next_topic_number: int = 1
     names: dict[bytes, str] = field(default_factory=dict, repr=False)  # topic names by id
+    numbered: dict[int, str] = field(default_factory=dict, repr=False)  # topic names by number
     metric_names: dict[str, str] = field(default_factory=dict, repr=False)  # by what '.' and '_' make the same
 
     def apply(self, record: MetadataRecord, offset: int = 0) -> None:
@@ -135,6 +177,11 @@ class ClusterImage:
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """The topic with this id."""
         name = self.names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def topic_by_number(self, number: int) -> TopicImage | None:
+        """The topic with this number."""
+        name = self.numbered.get(number)
         return None if name is None else self.topics[name]
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
@@ -158,7 +205,9 @@ class ClusterImage:
             dict(self.broker_configs),
             self.next_producer_id,
             dict(self.doomed_archives),
+            self.next_topic_number,
             dict(self.names),
+            dict(self.numbered),
             dict(self.metric_names),
         )
 
@@ -171,6 +220,7 @@ class ClusterImage:
             "brokers": [_broker_json(self.brokers[broker_id]) for broker_id in sorted(self.brokers)],
             "broker_configs": dict(sorted(self.broker_configs.items())),
             "next_producer_id": self.next_producer_id,
+            "next_topic_number": self.next_topic_number,
             **({"doomed_archives": dict(sorted(self.doomed_archives.items()))} if self.doomed_archives else {}),
         }
 
@@ -183,6 +233,7 @@ class ClusterImage:
             broker_configs=_texts(content["broker_configs"]),
             next_producer_id=int(content["next_producer_id"]),
             doomed_archives=_texts(content.get("doomed_archives", {})),
+            next_topic_number=int(content.get("next_topic_number", 1)),
         )
         for body in content["topics"]:
             _publish(image, _topic(body))
@@ -199,23 +250,6 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-def partition_body(topic: str, index: int, partition: PartitionImage) -> dict[str, Any]:
-    """How a partition stands in `create-topic`, in `add-partitions` and in a snapshot."""
-    body: dict[str, Any] = {
-        "id": f"{topic}-{index + 1}",  # SSKafka counts from 1
-        "partition": index,
-        "replica_brokers": [str(replica) for replica in partition.replicas],
-        "isr": list(partition.isr),
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-    }
-    if partition.partition_epoch:
-        body["partition_epoch"] = partition.partition_epoch
-    if partition.adding or partition.removing:
-        body["adding"], body["removing"] = list(partition.adding), list(partition.removing)
-    return body
-
-
 # What each record does.
 
 
@@ -230,6 +264,7 @@ def _create_topic(image: ClusterImage, body: Mapping[str, Any], _offset: int) ->
 def _delete_topic(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
     topic = image.topics.pop(body["topic_name"])
     del image.names[topic.id], image.metric_names[metric_name(topic.name)]
+    image.numbered.pop(topic.number, None)
     image.deleted.add(topic.name)
     # Without an announced segment there may be objects, too: of an upload that was cut short.
     if topic.archived or "remote.storage.enable" in {*image.broker_configs, *topic.configs}:
@@ -238,15 +273,30 @@ def _delete_topic(image: ClusterImage, body: Mapping[str, Any], _offset: int) ->
 
 def _add_partitions(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
     topic = image.topics[body["topic_name"]]
-    topic.partitions.update(_partitions(body["partitions"], topic.partition_count))
+    added = read_partitions(body["partitions"], topic.partition_count)
+    for index in added:
+        if index in topic.partitions:
+            raise ValueError(f"{topic.name}-{index} exists already")
+        topic.gone.pop(index, None)
+    topic.partitions.update(added)
+
+
+def _delete_partition(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    topic, index = image.topics[image.names[bytes.fromhex(body["topic_id"])]], int(body["partition"])
+    if len(topic.partitions) == 1:
+        raise ValueError(f"{topic.name}-{index} is the last one of its topic")
+    bury(topic.gone, index, topic.partitions.pop(index))
+
+
+def _number_topics(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
+    for topic_id, number in body["numbers"].items():
+        _set_number(image, image.topics[image.names[bytes.fromhex(topic_id)]], int(number))
 
 
 def _partition_change(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
     topic = image.topics[image.names[bytes.fromhex(body["topic_id"])]]
     index = int(body["partition"])
-    changes: dict[str, Any] = {name: _ids(body[name]) for name in _ID_LISTS if name in body}
-    changes |= {name: int(body[name]) for name in _NUMBERS if name in body}
-    topic.partitions[index] = topic.partitions[index]._replace(**changes)
+    topic.partitions[index] = changed_partition(topic.partitions[index], body)
 
 
 def _set_topic_configs(image: ClusterImage, body: Mapping[str, Any], _offset: int) -> None:
@@ -322,6 +372,8 @@ _APPLY: Mapping[str, Callable[[ClusterImage, Mapping[str, Any], int], None]] = {
     CREATE_TOPIC: _create_topic,
     DELETE_TOPIC: _delete_topic,
     ADD_PARTITIONS: _add_partitions,
+    DELETE_PARTITION: _delete_partition,
+    NUMBER_TOPICS: _number_topics,
     PARTITION_CHANGE: _partition_change,
     SET_TOPIC_CONFIGS: _set_topic_configs,
     REGISTER_CLIENT: _register_client,
@@ -340,9 +392,6 @@ _APPLY: Mapping[str, Callable[[ClusterImage, Mapping[str, Any], int], None]] = {
     LEADER_CHANGE: _leader_change,
 }
 
-_ID_LISTS = ("replicas", "isr", "adding", "removing")
-_NUMBERS = ("leader", "leader_epoch", "partition_epoch")
-
 
 # Reading bodies.
 
@@ -351,6 +400,16 @@ def _publish(image: ClusterImage, topic: TopicImage) -> None:
     image.topics[topic.name] = topic
     image.names[topic.id] = topic.name
     image.metric_names[metric_name(topic.name)] = topic.name
+    if topic.number:
+        _set_number(image, topic, topic.number)
+
+
+def _set_number(image: ClusterImage, topic: TopicImage, number: int) -> None:
+    if number < 1 or topic.name in INTERNAL_TOPICS or image.numbered.get(number, topic.name) != topic.name:
+        raise ValueError(f"topic {topic.name!r} cannot have number {number}")
+    topic.number = number
+    image.numbered[number] = topic.name
+    image.next_topic_number = max(image.next_topic_number, number + 1)
 
 
 def _registered(image: ClusterImage, body: Mapping[str, Any]) -> BrokerImage:
@@ -364,7 +423,16 @@ def _topic(body: Mapping[str, Any]) -> TopicImage:
     name, topic_id = str(body["topic_name"]), bytes.fromhex(body["topic_id"])
     clients = {bytes.fromhex(hashed): client_id for client_id, hashed in _texts(body.get("clients", {})).items()}
     archived = read_archives(body.get("archived", {}))
-    return TopicImage(name, topic_id, _partitions(body["partitions"], 0), _texts(body["configs"]), clients, archived)
+    return TopicImage(
+        name,
+        topic_id,
+        read_partitions(body["partitions"], 0),
+        _texts(body["configs"]),
+        clients,
+        archived,
+        int(body.get("number", 0)),
+        {int(index): (int(generation), int(epoch)) for index, generation, epoch in body.get("gone", ())},
+    )
 
 
 def _topic_json(topic: TopicImage) -> dict[str, Any]:
@@ -372,32 +440,15 @@ def _topic_json(topic: TopicImage) -> dict[str, Any]:
     return {
         "topic_name": topic.name,
         "topic_id": topic.id.hex(),
+        **({"number": topic.number} if topic.number else {}),
         "configs": dict(sorted(topic.configs.items())),
         "partitions": [
             partition_body(topic.name, index, topic.partitions[index]) for index in sorted(topic.partitions)
         ],
+        **({"gone": [[index, *topic.gone[index]] for index in sorted(topic.gone)]} if topic.gone else {}),
         **({"clients": dict(clients)} if clients else {}),
         **({"archived": archives_json(topic.archived)} if topic.archived else {}),
     }
-
-
-def _partitions(content: Any, present: int) -> dict[int, PartitionImage]:
-    """Read a list of partitions, or how many there are in all, as a broker that stood alone wrote it."""
-    if isinstance(content, int):
-        return {index: PartitionImage() for index in range(present, content)}
-    return {int(body["partition"]): _partition(body) for body in content}
-
-
-def _partition(body: Mapping[str, Any]) -> PartitionImage:
-    return PartitionImage(
-        _ids(body["replica_brokers"]),
-        _ids(body["isr"]),
-        int(body["leader"]),
-        int(body["leader_epoch"]),
-        int(body.get("partition_epoch", 0)),
-        _ids(body.get("adding", ())),
-        _ids(body.get("removing", ())),
-    )
 
 
 def _broker(body: Mapping[str, Any], epoch: int) -> BrokerImage:
@@ -410,6 +461,7 @@ def _broker(body: Mapping[str, Any], epoch: int) -> BrokerImage:
         _address(body["http"]),
         None if rack is None else str(rack),
         directory=str(body.get("directory", "")),
+        grpc=_address(body.get("grpc")),
     )
 
 
@@ -420,6 +472,7 @@ def _broker_json(broker: BrokerImage) -> dict[str, Any]:
         "incarnation": broker.incarnation,
         "kafka": None if broker.kafka is None else list(broker.kafka),
         "http": None if broker.http is None else list(broker.http),
+        "grpc": None if broker.grpc is None else list(broker.grpc),
         "rack": broker.rack,
         "directory": broker.directory,
         "fenced": broker.fenced,
@@ -433,10 +486,6 @@ def _address(content: Any) -> Address | None:
         return None
     host, port = content
     return str(host), int(port)
-
-
-def _ids(content: Any) -> tuple[int, ...]:
-    return tuple(int(broker_id) for broker_id in content)
 
 
 def _texts(configs: Mapping[str, Any]) -> dict[str, str]:

@@ -36,6 +36,7 @@ class Identity:
     kafka: tuple[str, int] | None
     http: tuple[str, int] | None
     rack: str | None = None
+    grpc: tuple[str, int] | None = None
 
 
 class Link(Protocol):
@@ -147,6 +148,7 @@ class Registration:
             "incarnation": identity.incarnation,
             "kafka": None if identity.kafka is None else list(identity.kafka),
             "http": None if identity.http is None else list(identity.http),
+            "grpc": None if identity.grpc is None else list(identity.grpc),
             "rack": identity.rack,
             "directory": self._controller.quorum.directory_id,
             "cluster_id": self._controller.cluster_id,

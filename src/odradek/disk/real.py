@@ -41,7 +41,7 @@ def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
 _fallocate = _find_fallocate()
 
 
-def _sync_descriptor(descriptor: int) -> None:
+def sync_descriptor(descriptor: int) -> None:
     """Push a file's bytes to stable storage; on macOS fsync alone stops at the drive's cache."""
     if sys.platform == "darwin":
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
@@ -185,7 +185,7 @@ class RealFile:
     def sync(self) -> None:
         """Return when all bytes of the file are on stable storage."""
         try:
-            _sync_descriptor(self.open_descriptor())
+            sync_descriptor(self.open_descriptor())
         except OSError as error:
             raise disk_error("flush", self.path, error) from error
 
@@ -309,7 +309,7 @@ class RealDisk:
         with _opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "write") as descriptor:
             _write_all(descriptor, data)
             if durable:
-                _sync_descriptor(descriptor)
+                sync_descriptor(descriptor)
         self.rename(temporary, path)
         if durable:
             self.sync_directory(os.path.dirname(path) or ".")
@@ -338,7 +338,7 @@ class RealDisk:
         """Return when a file's bytes are on stable storage; fine if there is none."""
         try:
             with _opened(path, os.O_RDONLY, "flush") as descriptor:
-                _sync_descriptor(descriptor)
+                sync_descriptor(descriptor)
         except DiskError:
             if os.path.exists(path):  # else it was removed meanwhile, or never made
                 raise

@@ -1,4 +1,4 @@
-"""What the Kafka door can be told: the bounds that keep one client from harming the others."""
+"""What the Kafka and gRPC doors can be told: the bounds that keep one client from harming the others."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ class KafkaDoorConfig:
     connection_requests_max: int  # unanswered, of one connection
     connection_queued_max_bytes: int  # answers that one client has not read
     queued_answers_max_bytes: int  # answers that slow clients have not read, all together
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcDoorConfig:
+    """Named as in the table of settings with `_` for `.`."""
+
+    max_grpc_message_bytes: int
+    max_grpc_calls: int  # under way at once, streams included
+    max_grpc_stream_bytes: int  # of one stream: taken and not stored, or given and not read

@@ -7,6 +7,7 @@ from time import monotonic
 
 from odradek.broker.broker import Broker
 from odradek.broker.channels import ChannelGauge
+from odradek.edge.grpc.stats import CallStats
 from odradek.edge.routing import Page
 from odradek.groups.coordinator import Coordinator
 from odradek.metrics import DoorStats, Histogram
@@ -17,10 +18,18 @@ _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def metrics_page(broker: Broker, groups: Coordinator, door: DoorStats, channels: Sequence[ChannelGauge] = ()) -> Page:
+def metrics_page(
+    broker: Broker,
+    groups: Coordinator,
+    door: DoorStats,
+    channels: Sequence[ChannelGauge] = (),
+    calls: CallStats | None = None,
+) -> Page:
     """All counters as they are now."""
     lines = [*_door(door), *_flushes(broker), *_partitions(broker), *_cluster(broker), *_groups(broker, groups)]
     lines += _channels(channels)
+    if calls is not None:
+        lines += _calls(calls)
     return Page(("\n".join(lines) + "\n").encode(), _CONTENT_TYPE)
 
 
@@ -34,9 +43,11 @@ class MetricsPage:
         door: DoorStats,
         now: Callable[[], float] = monotonic,
         channels: Callable[[], Sequence[ChannelGauge]] = tuple,
+        calls: CallStats | None = None,
     ) -> None:
         self._parts = (broker, groups, door)
         self._channels = channels
+        self._calls = calls
         self._now = now
         self._made_at = 0.0
         self._page: Page | None = None
@@ -45,7 +56,7 @@ class MetricsPage:
         """Give the page, or make it anew."""
         now = self._now()
         if self._page is None or now - self._made_at >= _KEPT_SECONDS:
-            self._page, self._made_at = metrics_page(*self._parts, self._channels()), now
+            self._page, self._made_at = metrics_page(*self._parts, self._channels(), self._calls), now
         return self._page
 
 
@@ -168,6 +179,16 @@ def _channels(channels: Sequence[ChannelGauge]) -> Iterator[str]:
         yield from _head(metric, kind, text)
         for each in channels:
             yield f"{metric}{_labels(topic=each.topic, partition=each.partition)} {getattr(each, name)}"
+
+
+def _calls(stats: CallStats) -> Iterator[str]:
+    """What the gRPC door has done; nothing where it is off."""
+    yield from _single("odradek_grpc_calls_open", "gauge", "gRPC calls under way, streams included.", stats.open)
+    text = "Bytes of gRPC requests since the start."
+    yield from _single("odradek_grpc_request_bytes_total", "counter", text, stats.request_bytes)
+    yield from _head("odradek_grpc_calls_total", "counter", "gRPC calls that have ended, by method and code.")
+    for (method, code), count in sorted(stats.calls.items()):
+        yield f"odradek_grpc_calls_total{_labels(method=method, code=code)} {count}"
 
 
 def _committed(broker: Broker, groups: Coordinator) -> Iterator[tuple[str, int, int]]:

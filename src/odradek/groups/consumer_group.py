@@ -35,6 +35,7 @@ from odradek.groups.consumer_types import (
     TargetEpochChange,
     TopicsChange,
 )
+from odradek.groups.gaps import assign_around_gaps
 from odradek.groups.group import Effects, Topics
 from odradek.groups.reconcile import Target, reconcile
 from odradek.groups.subscribed import SubscribedTopics
@@ -281,8 +282,8 @@ class ConsumerGroup:
             Subscriber(member.member_id, member.subscription.instance_id, self._topic_ids(member), member.target)
             for member in image.members.values()
         ]
-        counts = {facts.topic_id: facts.partition_count for facts in image.topics.values()}
-        for member_id, partitions in ASSIGNORS[self.assignor_name](subscribers, counts).items():
+        assigned = assign_around_gaps(ASSIGNORS[self.assignor_name], subscribers, image.topics.values())
+        for member_id, partitions in assigned.items():
             if partitions != image.members[member_id].target:
                 self._change(TargetChange(member_id, partitions), changes)
         self._change(TargetEpochChange(image.epoch), changes)

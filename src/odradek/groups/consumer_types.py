@@ -42,7 +42,8 @@ class TopicFacts(NamedTuple):
     """What an assignment depends on of a topic."""
 
     topic_id: bytes
-    partition_count: int
+    partition_count: int  # one more than the highest number
+    gaps: frozenset[int] = frozenset()  # numbers below it that have no partition; not stored, but looked up again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

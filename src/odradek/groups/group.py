@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from odradek.model import TopicPartition
 from odradek.records.record import NewRecord
 from odradek.wire.errors import ErrorCode
 
@@ -93,7 +94,13 @@ class Topics(Protocol):
         """A number that changes with any change of a topic."""
 
     def partition_counts(self) -> Mapping[str, int]:
-        """How many partitions each topic has."""
+        """One more than the highest number of a partition of each topic."""
+
+    def gaps(self, name: str) -> frozenset[int]:
+        """The numbers below a topic's highest that have no partition."""
+
+    def generation(self, where: TopicPartition) -> int | None:
+        """How often a partition was deleted and made again; None if there is no such partition."""
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of a topic, 16 bytes."""

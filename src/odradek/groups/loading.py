@@ -18,6 +18,7 @@ from odradek.groups.group import Group, Topics
 from odradek.groups.journal import Journal
 from odradek.groups.offset_keeper import OffsetKeeper
 from odradek.groups.storage import GroupEntry, OffsetEntry, StoredGroup, decode
+from odradek.model import TopicPartition
 from odradek.records.record import Record
 from odradek.wire.errors import DecodeError
 
@@ -36,6 +37,7 @@ class Loading:
         self._consumer: dict[str, ConsumerGroup] = {}
         self.first: Record | None = None  # of all that was read
         self.topics: set[str] = set()  # every topic of which an offset was ever stored
+        self.generations: dict[tuple[str, TopicPartition], int] = {}  # by group: of partitions that were made again
 
     def read(self, journal: Journal, partition: int) -> Iterator[None]:
         """Apply every record, one with each step; PeerError where the partition is damaged."""
@@ -69,6 +71,10 @@ class Loading:
         if isinstance(entry, OffsetEntry):
             self.topics.add(entry.where.topic)
             self._offsets.restore(entry.group_id, entry.where, entry.committed)
+            if entry.generation:
+                self.generations[entry.group_id, entry.where] = entry.generation
+            else:
+                self.generations.pop((entry.group_id, entry.where), None)
         elif isinstance(entry, GroupEntry):
             if entry.stored is None:
                 self._classic.pop(entry.group_id, None)

@@ -7,15 +7,15 @@ change is written first and seen when it is durable. Knows no wire formats.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from odradek.clock import Clock
 from odradek.groups.classic import ClassicGroup
 from odradek.groups.config import GroupConfig
-from odradek.groups.group import Group
+from odradek.groups.group import Group, Topics
 from odradek.groups.ledger import TOO_LARGE, Ledger, told
-from odradek.groups.offsets import CommittedOffset, GroupOffsets
+from odradek.groups.offsets import EEYLOPS, CommittedOffset, GroupOffsets
 from odradek.groups.storage import offset_record, offset_tombstone
 from odradek.model import TopicPartition
 from odradek.records.record import NewRecord
@@ -27,11 +27,14 @@ _MINUTE_MS = 60_000
 class OffsetKeeper:
     """The offsets of all groups."""
 
-    def __init__(self, config: GroupConfig, clock: Clock, ledger: Ledger, groups: dict[str, Group]) -> None:
+    def __init__(
+        self, config: GroupConfig, clock: Clock, ledger: Ledger, groups: dict[str, Group], topics: Topics
+    ) -> None:
         self._config = config
         self._clock = clock
         self._ledger = ledger
         self._groups = groups  # the coordinator's own table
+        self._topics = topics
         self._by_group: dict[str, GroupOffsets] = {}  # no group without offsets, committed or under way
         self._latest: dict[str, list[asyncio.Future[ErrorCode]]] = {}  # by group: who waits for its last change
 
@@ -48,7 +51,7 @@ class OffsetKeeper:
 
     def topics(self) -> set[str]:
         """Every topic of which some group has an offset."""
-        return {topic for offsets in self._by_group.values() for topic in offsets.by_topic()}
+        return {topic for offsets in self._by_group.values() for topic in offsets.topics()}
 
     def restore(self, group_id: str, where: TopicPartition, committed: CommittedOffset | None) -> None:
         """Take in what was stored before a restart."""
@@ -67,7 +70,15 @@ class OffsetKeeper:
         generation: int,
         commits: Mapping[TopicPartition, CommittedOffset],
     ) -> asyncio.Future[ErrorCode]:
-        """Store offsets; PeerError if the one who asks may not, else the future tells when it is done."""
+        """Store offsets; PeerError if the one who asks may not, else the future tells when it is done.
+
+        Eeylops' consumers commit where they have registered, and only there: GROUP_ID_NOT_FOUND else. Registering
+        again changes nothing, and waits for what is under way.
+        """
+        if any(committed.metadata == EEYLOPS for committed in commits.values()):
+            commits = self._sort_out(group_id, commits)
+            if not commits:
+                return self.settling(group_id) or _done()
         group = self._groups.get(group_id)
         now_ms = self._clock.now_ms()
         if group is None:
@@ -76,6 +87,20 @@ class OffsetKeeper:
             group = self._groups[group_id] = ClassicGroup(group_id, self._config, now_ms)
         group.check_commit(member_id, instance_id, generation, now_ms)
         return self._write(group_id, commits, now_ms)
+
+    def _sort_out(
+        self, group_id: str, commits: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What is to be written of the commits of Eeylops' consumers: not those who register again."""
+        offsets = self._by_group.get(group_id, GroupOffsets())
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for where, committed in commits.items():
+            is_known = offsets.is_coming(where)
+            if committed.metadata == EEYLOPS and not is_known and not committed.is_registration:
+                raise PeerError(ErrorCode.GROUP_ID_NOT_FOUND, f"consumer {group_id!r} has not registered for {where}")
+            if not (is_known and committed.is_registration):
+                found[where] = committed
+        return found
 
     def settling(self, group_id: str) -> asyncio.Future[ErrorCode] | None:
         """What to wait for to see every commit that was begun so far; None if all are done."""
@@ -104,9 +129,13 @@ class OffsetKeeper:
 
     def forget_topic(self, topic: str) -> None:
         """Forget all offsets of a topic that was deleted, so that one of the same name begins anew."""
+        self.forget(lambda _, where: where.topic == topic)
+
+    def forget(self, is_gone: Callable[[str, TopicPartition], bool]) -> None:
+        """Forget the offsets of partitions that are gone, or were made again since; asked by group and partition."""
         now_ms = self._clock.now_ms()
         for group_id, offsets in list(self._by_group.items()):
-            gone = [where for where in offsets.known_or_staged() if where.topic == topic]
+            gone = [where for where in offsets.known_or_staged() if is_gone(group_id, where)]
             if gone:
                 self._write(group_id, dict.fromkeys(gone), now_ms)
 
@@ -136,7 +165,7 @@ class OffsetKeeper:
         records = [
             offset_tombstone(group_id, where, now_ms)
             if committed is None
-            else offset_record(group_id, where, committed)
+            else offset_record(group_id, where, committed, self._topics.generation(where) or 0)
             for where, committed in changes.items()
         ]
         offsets.stage(changes)
@@ -165,3 +194,9 @@ class OffsetKeeper:
     def _drop_if_empty(self, group_id: str, offsets: GroupOffsets) -> None:
         if not offsets and self._by_group.get(group_id) is offsets:
             del self._by_group[group_id]
+
+
+def _done() -> asyncio.Future[ErrorCode]:
+    future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    future.set_result(ErrorCode.NONE)
+    return future

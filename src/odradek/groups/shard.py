@@ -27,6 +27,7 @@ from odradek.groups.journal import Journal
 from odradek.groups.ledger import Ledger, told
 from odradek.groups.loading import Loading
 from odradek.groups.offset_keeper import OffsetKeeper
+from odradek.model import TopicPartition
 from odradek.records.record import Record
 from odradek.wire.errors import ErrorCode, PeerError
 
@@ -61,7 +62,7 @@ class Shard:
         self.standing = Standing.LOADING
         self.groups: dict[str, Group] = {}
         self.ledger = Ledger(journal, index)
-        self.offsets = OffsetKeeper(config, clock, self.ledger, self.groups)
+        self.offsets = OffsetKeeper(config, clock, self.ledger, self.groups, topics)
         self._config = config
         self._clock = clock
         self._journal = journal
@@ -72,6 +73,7 @@ class Shard:
         self._told_states: dict[str, str] = {}  # of classic groups, as the log tells of them
         self._first_loaded: Record | None = None  # what the log began with
         self._loaded_topics: set[str] = set()  # of which offsets were loaded; emptied by `start`
+        self._loaded_generations: dict[tuple[str, TopicPartition], int] = {}  # likewise: of partitions made again
         self._deleted_topics: set[str] = set()  # while the shard was loading
         self._is_over = False
 
@@ -86,6 +88,7 @@ class Shard:
             self._deadlines.arm(group.group_id, group.next_deadline())
             yield
         self._first_loaded, self._loaded_topics = loading.first, loading.topics
+        self._loaded_generations = loading.generations
         self.standing = Standing.AT_WORK
 
     def knows_its_log(self) -> bool:
@@ -103,16 +106,23 @@ class Shard:
         return known is not None and (known.key, known.value) == (first.key, first.value)
 
     def start(self) -> None:
-        """Let timers ring, in the running loop, and drop what was committed for topics that are gone.
+        """Let timers ring, in the running loop, and drop what was committed for topics and partitions that are gone.
 
         Their deletion may have come while the shard was loading, or a crash before it was stored.
         """
-        gone = self._loaded_topics - self._topics.partition_counts().keys()
-        for topic in gone | self._deleted_topics:
-            self.offsets.forget_topic(topic)
+        if self._loaded_topics:
+            counts = self._topics.partition_counts()
+            gone = (self._loaded_topics - counts.keys()) | self._deleted_topics
+            self.offsets.forget(lambda group_id, where: where.topic in gone or self._is_outdated(group_id, where))
         self._loaded_topics.clear()
+        self._loaded_generations.clear()
         self._deleted_topics.clear()
         self._deadlines.start()
+
+    def _is_outdated(self, group_id: str, where: TopicPartition) -> bool:
+        """Whether a commit that was loaded is for a partition that is gone, or was made again since."""
+        current = self._topics.generation(where)
+        return current is None or current > self._loaded_generations.get((group_id, where), 0)
 
     def stop(self) -> None:
         """Let no timer ring any more."""
@@ -134,6 +144,11 @@ class Shard:
             self._deleted_topics.add(topic)
         elif self.standing is Standing.AT_WORK:
             self.offsets.forget_topic(topic)
+
+    def forget_partition(self, where: TopicPartition) -> None:
+        """Forget the offsets of a partition that was deleted; while loading, `start` will see it."""
+        if self.standing is Standing.AT_WORK:
+            self.offsets.forget(lambda _, each: each == where)
 
     # Called for requests of classic members; all raise PeerError where no group can be asked
 

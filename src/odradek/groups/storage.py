@@ -14,7 +14,7 @@ from typing import TypeAlias
 from odradek.groups.classic_types import Proposal
 from odradek.groups.offsets import NO_EXPIRY, CommittedOffset
 from odradek.model import TopicPartition
-from odradek.records.record import NewRecord, Record
+from odradek.records.record import Header, NewRecord, Record
 from odradek.wire.errors import DecodeError
 from odradek.wire.messages.offsets_topic import (
     GroupMetadataKey,
@@ -33,6 +33,7 @@ _CONSUMER_KINDS = range(3, 9)
 _OFFSET_VALUE_VERSION = 3
 _OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one that can tell of a retention of its own
 _GROUP_VALUE_VERSION = 3
+_GENERATION = "odradek.generation"  # a header, which Kafka's tools pass over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class OffsetEntry:
     group_id: str
     where: TopicPartition
     committed: CommittedOffset | None
+    generation: int = 0  # of the partition: how often it had been made again when this was committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ class ConsumerGroupEntry:
 Entry: TypeAlias = OffsetEntry | GroupEntry | ConsumerGroupEntry
 
 
-def offset_record(group_id: str, where: TopicPartition, committed: CommittedOffset) -> NewRecord:
-    """Write down a commit."""
+def offset_record(group_id: str, where: TopicPartition, committed: CommittedOffset, generation: int = 0) -> NewRecord:
+    """Write down a commit; of a partition that was made again, also which one it is for."""
     expires = committed.expire_ms != NO_EXPIRY
     version = _OFFSET_VALUE_VERSION_WITH_EXPIRY if expires else _OFFSET_VALUE_VERSION
     value = OffsetCommitValue(
@@ -109,6 +111,7 @@ def offset_record(group_id: str, where: TopicPartition, committed: CommittedOffs
         value=_NUMBER.pack(version) + value.encode(version),
         key=_offset_key(group_id, where),
         timestamp=committed.commit_ms,
+        headers=(Header(_GENERATION, str(generation).encode()),) if generation else (),
     )
 
 
@@ -152,7 +155,7 @@ def decode(record: Record) -> Entry | None:
     """Read a record; None for a kind that is not known here, DecodeError for a known kind that cannot be read."""
     kind, key = _split(record.key)
     if kind in _OFFSET_KINDS:
-        return _decode_offset(OffsetCommitKey.decode(key, kind), record.value)
+        return _decode_offset(OffsetCommitKey.decode(key, kind), record)
     if kind == _GROUP_KIND:
         return _decode_group(GroupMetadataKey.decode(key, kind).group, record.value)
     if kind in _CONSUMER_KINDS:  # whose keys open with the group's id, too
@@ -184,8 +187,8 @@ def _split_value(data: bytes, versions: tuple[int, int]) -> tuple[int, memoryvie
     return version, value
 
 
-def _decode_offset(key: OffsetCommitKey, data: bytes | None) -> OffsetEntry:
-    where = TopicPartition(key.topic, key.partition)
+def _decode_offset(key: OffsetCommitKey, record: Record) -> OffsetEntry:
+    where, data = TopicPartition(key.topic, key.partition), record.value
     if data is None:
         return OffsetEntry(key.group, where, None)
     version, encoded = _split_value(data, OffsetCommitValue.versions)
@@ -197,7 +200,8 @@ def _decode_offset(key: OffsetCommitKey, data: bytes | None) -> OffsetEntry:
         commit_ms=value.commit_timestamp,
         expire_ms=value.expire_timestamp,
     )
-    return OffsetEntry(key.group, where, committed)
+    generation = next((value for name, value in record.headers if name == _GENERATION), None) or b"0"
+    return OffsetEntry(key.group, where, committed, int(generation) if generation.isdigit() else 0)
 
 
 def _decode_group(group_id: str, data: bytes | None) -> GroupEntry:

@@ -49,7 +49,7 @@ class SubscribedTopics:
         for name in sorted(names):
             topic_id = self._topics.topic_id(name)
             if name in counts and topic_id is not None:
-                found[name] = TopicFacts(topic_id, counts[name])
+                found[name] = TopicFacts(topic_id, counts[name], self._topics.gaps(name))
         return found
 
     def names_of(self, subscription: Subscription) -> frozenset[str]:

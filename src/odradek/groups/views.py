@@ -88,3 +88,8 @@ class LoadedOffsets:
         """Forget all offsets of a topic that was deleted, so that one of the same name begins anew."""
         for shard in self._shards():
             shard.forget_topic(topic)
+
+    def forget_partition(self, topic: str, index: int) -> None:
+        """Forget all offsets of a partition that was deleted, though there may be a new one of its number already."""
+        for shard in self._shards():
+            shard.forget_partition(TopicPartition(topic, index))

@@ -24,6 +24,8 @@ class LogConfig:
     """The settings of one topic that its logs read; -1 means without limit."""
 
     segment_bytes: int
+    segment_backend: Literal["file", "sqlite", "rocksdb"]  # of logs that are made; one that is there stays what it is
+    segment_records_max: int  # of sqlite and rocksdb
     segment_ms: int
     segment_index_bytes: int
     index_interval_bytes: int

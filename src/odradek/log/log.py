@@ -70,6 +70,7 @@ class PartitionLog:
         self.ended = False  # closed or deleted: its files may be somebody else's, nothing is read, either
         self.compacting = False  # a plan is out: there is never more than one
         self.cuts = 0  # how often it has become shorter at its end: a plan made before is void
+        self.on_roll: Callable[[PartitionLog], None] | None = None  # told when a segment is begun, within the append
         self._clock = parts.clock
         self._snapshots = parts.snapshots
         self._chain = Chain(segments)
@@ -239,6 +240,8 @@ class PartitionLog:
         self._durable.unflushed.sealed.append(active)
         self._chain.add(self.backend.create(base))
         self._durable.unflushed.names_changed = True
+        if self.on_roll is not None:
+            self.on_roll(self)
 
     def roll_if_older(self, now_ms: int) -> None:
         """Seal an active segment whose first record is too old, although nothing new comes."""

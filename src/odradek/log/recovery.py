@@ -7,12 +7,13 @@ batch; a torn tail is cut. Nothing else is read at a start, however large the lo
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.clock import Clock
 from odradek.disk.interface import Disk
-from odradek.log.backends.file import FileBackend
+from odradek.log.backends.choice import backend_of
+from odradek.log.backends.open_tables import OpenTables
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.epochs import FILE_NAME as EPOCHS_NAME
 from odradek.log.epochs import NO_EPOCH, LeaderEpochs
@@ -44,6 +45,7 @@ class Shared:
     clock: Clock
     config: StoreConfig
     cache: IndexCache
+    tables: OpenTables = field(default_factory=OpenTables)  # of segments in databases
 
 
 class RecoveryReport(NamedTuple):
@@ -79,7 +81,7 @@ def open_log(
     disk.make_directory(directory)
     state = LogState(disk, directory)
     epochs = LeaderEpochs(disk, directory)
-    backend = FileBackend(disk, directory, shared.cache, config, batch_check(epochs, state))
+    backend = backend_of(disk, directory, shared.cache, config, batch_check(epochs, state), shared.tables)
     producers = Producers(
         expiration_ms=shared.config.producer_id_expiration_ms, count_max=shared.config.producer_ids_max
     )

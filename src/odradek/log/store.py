@@ -20,7 +20,8 @@ from odradek.clock import Clock
 from odradek.disk.errors import DiskError
 from odradek.disk.interface import Disk
 from odradek.disk.real import RealDisk
-from odradek.log.backends.file_segment import LOG
+from odradek.log.backends.choice import found_kind
+from odradek.log.backends.open_tables import OpenTables
 from odradek.log.compaction import CompactionPlan, plan_compaction
 from odradek.log.config import LogConfig, StoreConfig
 from odradek.log.epochs import NO_EPOCH
@@ -30,7 +31,7 @@ from odradek.log.index import IndexCache
 from odradek.log.log import PartitionLog
 from odradek.log.outcomes import Removal
 from odradek.log.recovery import RecoveryReport, Shared, open_log
-from odradek.log.state import RECOVERY_POINT_NAME, STATE_NAME
+from odradek.log.state import RECOVERY_POINT_NAME, STATE_NAME, LogState
 from odradek.model import PARTITION_MAX, Offset, TopicPartition, parse_partition_directory, topic_name_problem
 
 LOCK_NAME = ".lock"
@@ -62,9 +63,14 @@ class LogStore:
     """The logs below one directory."""
 
     def __init__(
-        self, disk: Disk, directory: str, config: StoreConfig, clock: Clock, config_of: Callable[[str], LogConfig]
+        self,
+        disk: Disk,
+        directory: str,
+        config: StoreConfig,
+        clock: Clock,
+        config_of: Callable[[TopicPartition], LogConfig],
     ) -> None:
-        """Open everything that is there. `config_of` gives the settings of a topic."""
+        """Open everything that is there. `config_of` gives the settings of a partition."""
         self.directory = directory
         self.config = config
         self.reports: dict[TopicPartition, RecoveryReport] = {}  # of the logs that had to be checked
@@ -73,7 +79,8 @@ class LogStore:
         self._disk = disk
         self._config_of = config_of
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._shared = Shared(disk, clock, config, IndexCache(config.log_index_cache_bytes))
+        tables = OpenTables(disk.open_files_max if isinstance(disk, RealDisk) else 0)
+        self._shared = Shared(disk, clock, config, IndexCache(config.log_index_cache_bytes), tables)
         self._deletions = 0
         self._closed = False
         disk.make_directory(directory)
@@ -104,15 +111,16 @@ class LogStore:
     def _open_found(self, partition: TopicPartition) -> None:
         """Open what is there; a directory that only looks like a partition's by its name is left alone."""
         try:
-            names = [entry.name for entry in self._disk.list(f"{self.directory}/{partition}")]
-            if any(name.endswith(LOG) or name in (RECOVERY_POINT_NAME, STATE_NAME) for name in names):
+            directory = f"{self.directory}/{partition}"
+            own = (f"{directory}/{name}" for name in (RECOVERY_POINT_NAME, STATE_NAME))
+            if found_kind(self._disk, directory) is not None or any(map(self._disk.exists, own)):
                 self._open(partition)
         except (DiskError, LogError) as error:
             self.offline[partition] = error
             logger.critical("%s is offline: %s", partition, error)
 
     def _open(self, partition: TopicPartition) -> PartitionLog:
-        log, report = open_log(self._shared, f"{self.directory}/{partition}", self._config_of(partition.topic))
+        log, report = open_log(self._shared, f"{self.directory}/{partition}", self._config_of(partition))
         self._logs[partition] = log
         if any(report):
             self.reports[partition] = report
@@ -131,12 +139,16 @@ class LogStore:
         return self._logs[partition]
 
     def begin_create(
-        self, partitions: Sequence[TopicPartition], leader_epoch: int = NO_EPOCH, topic_id: str = ""
+        self,
+        partitions: Sequence[TopicPartition],
+        leader_epoch: int = NO_EPOCH,
+        topic_id: str = "",
+        config: LogConfig | None = None,
     ) -> Creation:
         """Prepare the logs of new partitions; nobody else may make them before `finish_create`."""
         for partition in partitions:
             self._check_new(partition)
-        wanted = [(partition, self._config_of(partition.topic)) for partition in partitions]
+        wanted = [(partition, config or self._config_of(partition)) for partition in partitions]
         return Creation(self._shared, self.directory, wanted, leader_epoch, topic_id)
 
     def finish_create(self, creation: Creation) -> None:
@@ -172,6 +184,16 @@ class LogStore:
         self._logs.pop(partition, None)
         self.offline.pop(partition, None)
         return lambda: self._disk.remove_tree(doomed)
+
+    def owner_of(self, partition: TopicPartition) -> str:
+        """Whose a log says that it is (`topic_id` of its state), also one that is offline; "" if it does not."""
+        log = self._logs.get(partition)
+        if log is not None:
+            return log.state.topic_id
+        try:
+            return LogState(self._disk, f"{self.directory}/{partition}").topic_id
+        except DiskError:
+            return ""
 
     def flush_stats(self) -> FlushStats:
         """The flush counters of all logs together."""
@@ -234,6 +256,8 @@ def _close(log: PartitionLog) -> LogError | None:
     return None
 
 
-def open_store(directory: str, config: StoreConfig, clock: Clock, config_of: Callable[[str], LogConfig]) -> LogStore:
+def open_store(
+    directory: str, config: StoreConfig, clock: Clock, config_of: Callable[[TopicPartition], LogConfig]
+) -> LogStore:
     """Open the logs of a directory of this machine, with no more files open than log.open.files.max says."""
     return LogStore(RealDisk(config.log_open_files_max), directory, config, clock, config_of)

@@ -43,6 +43,29 @@ def iter_keys(
         raise _cut_off(header) from None
 
 
+def iter_values(
+    data: ReadBuffer, at: int = 0, *, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterator[tuple[int, int, bytes]]:
+    """Yield offset, timestamp and value, a null one as no bytes; keys and headers are passed over.
+
+    Nothing but the batch's plain bytes is held, whatever the number of its records.
+    """
+    header = check_frame(data, at)
+    payload = _plain_payload(data, at, header, size_max)
+    try:
+        for offset, timestamp, _, value_at, end in _iter_fronts(header, payload):
+            byte = payload[value_at]
+            if byte < 0x80:
+                length, at = (byte >> 1) ^ -(byte & 1), value_at + 1
+            else:
+                length, at = decode_varint(payload, value_at)
+            if at + length >= end or length < -1:
+                raise _invalid(offset, f"says {length} bytes of value, {end - at} are left")
+            yield offset, timestamp, payload[at : at + length] if length > 0 else b""
+    except IndexError:
+        raise _cut_off(header) from None
+
+
 def _plain_payload(data: ReadBuffer, at: int, header: BatchHeader, size_max: int) -> bytes:
     """Return the records' bytes as one object of its own: slices of bytes cost half of those of a memoryview."""
     stored = memoryview(data)[at + HEADER_BYTES : at + header.size_bytes]

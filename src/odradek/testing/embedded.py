@@ -20,7 +20,7 @@ class EmbeddedBroker:
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self.directory = directory
-        self._flags = {"kafka": "127.0.0.1:0", "http": "off", "dir": str(directory), **settings}
+        self._flags = {"kafka": "127.0.0.1:0", "http": "off", "grpc": "off", "dir": str(directory), **settings}
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._node: Node | None = None

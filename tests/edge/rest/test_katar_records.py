@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.katar_port import KatarBroker, Prepared
+from odradek.broker.katar_port import KatarBroker
+from odradek.broker.value_writing import Prepared
 from odradek.edge.rest import katar_leaders
 from odradek.records.build import build_batch
 from odradek.records.record import Header, NewRecord

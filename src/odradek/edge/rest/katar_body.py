@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from odradek.broker.katar_port import Written
 from odradek.broker.katar_reading import Found, Positions, Start
+from odradek.broker.value_writing import Written
 from odradek.edge.routing import Page, RequestError
 from odradek.model import TopicPartition
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from odradek.broker.katar_port import KatarBroker, Prepared, Written
+from odradek.broker.katar_port import KatarBroker
 from odradek.broker.katar_reading import KatarReader, Positions, Start
+from odradek.broker.value_writing import Prepared, Written
 from odradek.client.http import HttpError
 from odradek.edge.rest import katar_body as forms
 from odradek.edge.rest.forwarding import Address, Forwarder

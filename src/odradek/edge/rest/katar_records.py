@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
-from odradek.broker.katar_port import KatarBroker, Prepared, Written
+from odradek.broker.katar_port import KatarBroker
 from odradek.broker.katar_reading import KatarReader, Start
+from odradek.broker.value_writing import Prepared, Written
 from odradek.edge.rest import katar_body as forms
 from odradek.edge.rest.admission import key_of
 from odradek.edge.rest.forwarding import Forwarder

@@ -1,0 +1,1 @@
+"""Both gRPC services from outside: beside other clients, under bad input, and on three brokers."""
