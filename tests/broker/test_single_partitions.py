@@ -370,7 +370,7 @@ async def test_limits_hold_at_once_and_after_a_restart_whatever_the_topic_has() 
 
 def check_limits(house: House) -> None:
     config = house.broker.partition("books", 0).log.config
-    assert (config.segment_bytes, config.retention_bytes, config.retention_ms) == (100, 100, 60_000)
+    assert (config.segment_bytes, config.retention_bytes, config.retention_ms) == (100, 101, 60_000)
     assert (config.deletes, config.compacts) == (True, False)
     plain = house.broker.partition("books", 1).log.config
     assert (plain.segment_bytes, plain.retention_ms, plain.compacts) == (1 << 30, 77, True)

@@ -39,9 +39,10 @@ class Cluster:
     """Stand-ins under a supervisor."""
 
     def __init__(self, directory: Path, *kinds: str, restart: bool = True, stop_seconds_max: float = 20.0) -> None:
+        doors = [Address("127.0.0.1", id_) for id_, _ in enumerate(kinds, 1)]
         self.members = [
-            Member(BrokerSpec(id_, *(Address("127.0.0.1", id_) for _ in range(3)), directory, (kind,)))
-            for id_, kind in enumerate(kinds, 1)
+            Member(BrokerSpec(id_, door, door, door, directory, (kind,)))
+            for id_, (door, kind) in enumerate(zip(doors, kinds, strict=True), 1)
         ]
         self.told: list[str] = []
         self.ready = 0

@@ -29,7 +29,8 @@ def limited(config: LogConfig, limits: PartitionLimits) -> LogConfig:
     return replace(
         config,
         segment_bytes=segment_bytes,
-        retention_bytes=max(limits.partition_bytes - segment_bytes, 0) if limits.partition_bytes else -1,
+        # An old segment goes when the others have so many bytes: when all together have more than the limit.
+        retention_bytes=max(limits.partition_bytes - segment_bytes, 0) + 1 if limits.partition_bytes else -1,
         retention_ms=limits.ttl_seconds * 1000 if limits.ttl_seconds else -1,
         cleanup_policy=frozenset({"delete"}),
     )

@@ -74,7 +74,8 @@ class Membership:
         self._member_id = ""
         self._generation = NO_GENERATION
         self._joining = False
-        self._dealt: dict[str, tuple[int, ...]] | None = None  # partitions of the topics when this member, as the leader, assigned
+        # The partitions of the topics when this member, as the leader, assigned them
+        self._dealt: dict[str, tuple[int, ...]] | None = None
         self._watched: set[str] = set()  # ... and all the topics that anyone is subscribed to
         self._checked_at = 0.0
         self._polled_at = self._loop.time()

@@ -29,7 +29,7 @@ from odradek.model import Offset
 GONE = ".gone"  # ends the names of tables that were set aside
 WAITING_BYTES_MAX = 16 << 20  # appended and not written yet; beyond it an append writes all of it first
 WAL_BYTES_MAX = 4 << 20  # after a sync that leaves more, its pages are brought into the database
-ROWS_BYTES = 1 << 20  # read at a time by those who walk over many rows
+FIRST_ROWS_BYTES, ROWS_BYTES = 1 << 10, 1 << 20  # read at a time by those who may want one row, or many
 _FAR = 1 << 62
 
 
@@ -271,9 +271,11 @@ class SqliteTable:
 
     def rows(self, offset: Offset) -> Iterator[Row]:
         """All rows from that one on, in order."""
-        while found := self.read(offset, ROWS_BYTES, _FAR):
+        max_bytes = FIRST_ROWS_BYTES
+        while found := self.read(offset, max_bytes, _FAR):
             yield from found
             offset = found[-1].last_offset + 1
+            max_bytes = min(2 * max_bytes, ROWS_BYTES)
 
     def last(self) -> Row | None:
         """The last row."""
