@@ -18,15 +18,15 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_addresses(text: str) -> list[Address]:
+def parse_addresses(text: str, port_default: int = PORT_DEFAULT) -> list[Address]:
     """Read `host:port,host:port`; without a port it is Kafka's 9092, and IPv6 hosts stand in brackets."""
-    addresses = [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
+    addresses = [_parse_address(part.strip(), port_default) for part in text.split(",") if part.strip()]
     if not addresses:
-        raise ValueError("no broker address given: write it as host:port, for example 127.0.0.1:9092")
+        raise ValueError(f"no broker address given: write it as host:port, for example 127.0.0.1:{port_default}")
     return list(dict.fromkeys(addresses))
 
 
-def _parse_address(text: str) -> Address:
+def _parse_address(text: str, port_default: int) -> Address:
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         port = rest.removeprefix(":")
@@ -34,7 +34,7 @@ def _parse_address(text: str) -> Address:
     else:
         host, _, port = text.partition(":")
         well_formed = ":" not in port
-    number = int(port) if port.isascii() and port.isdigit() else PORT_DEFAULT if not port else -1
+    number = int(port) if port.isascii() and port.isdigit() else port_default if not port else -1
     if not well_formed or not host or not 0 < number <= PORT_MAX:
-        raise ValueError(f"{text!r} is no broker address: write it as host:port, for example 127.0.0.1:9092")
+        raise ValueError(f"{text!r} is no broker address: write it as host:port, for example 127.0.0.1:{port_default}")
     return Address(host, number)

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
-from odradek.client.address import PORT_MAX, Address
+from odradek.client.address import Address, parse_addresses
 from odradek.client.errors import BrokerUnavailableError, ClientError, TimedOutError
 from odradek.client.grpc.errors import GrpcError
 
@@ -44,25 +44,7 @@ _OPTIONS = (
 
 def parse_targets(addresses: str | Sequence[str]) -> list[Address]:
     """Read `host:port,host:port`, or several; without a port it is 50051, and IPv6 hosts stand in brackets."""
-    texts = [addresses] if isinstance(addresses, str) else list(addresses)
-    found = [_parse(part.strip()) for text in texts for part in text.split(",") if part.strip()]
-    if not found:
-        raise ValueError("no broker address given: write it as host:port, for example 127.0.0.1:50051")
-    return list(dict.fromkeys(found))
-
-
-def _parse(text: str) -> Address:
-    if text.startswith("["):
-        host, bracket, rest = text[1:].partition("]")
-        port = rest.removeprefix(":")
-        well_formed = bool(bracket) and (not rest or rest.startswith(":"))
-    else:
-        host, _, port = text.partition(":")
-        well_formed = ":" not in port
-    number = int(port) if port.isascii() and port.isdigit() else PORT_DEFAULT if not port else -1
-    if not well_formed or not host or not 0 < number <= PORT_MAX:
-        raise ValueError(f"{text!r} is no broker address: write it as host:port, for example 127.0.0.1:50051")
-    return Address(host, number)
+    return parse_addresses(addresses if isinstance(addresses, str) else ",".join(addresses), PORT_DEFAULT)
 
 
 class Channel:

@@ -91,7 +91,23 @@ class AsyncEeylops(Opened):
 
     async def remove_topic(self, topic: TopicLike) -> None:
         """Remove a topic with its values."""
-        await self._any("RemoveTopic", pb.RemoveTopicRequest(topic_id=topic_id(topic)))
+        request = pb.RemoveTopicRequest(topic_id=topic_id(topic))
+        was_broken = False
+
+        async def ask(channel: Channel, left_s: float) -> None:
+            nonlocal was_broken
+            try:
+                answer = await channel.ask(channel.stub.RemoveTopic(request, timeout=left_s))
+            except (BrokerUnavailableError, TimedOutError):
+                was_broken = True
+                raise
+            check(answer.error)
+
+        try:
+            await self._links.anywhere(ask)
+        except EeylopsError as error:  # ids are never used again: an attempt whose answer was lost has removed it
+            if error.code != ErrorCodes.TOPIC_NOT_FOUND or not was_broken:
+                raise
 
     async def get_topic(self, name: str, *, sync: bool = True) -> Topic:
         """Look up a topic; with `sync` as the active controller knows it, else as the broker at hand does."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from odradek.client.grpc.blocking import BlockingClient
 from odradek.client.grpc.eeylops import TIMEOUT_SECONDS, AsyncEeylops
 from odradek.client.grpc.eeylops_publisher import AsyncPublisher
 from odradek.client.grpc.eeylops_types import Batch, ClusterConfig, Node, Topic, TopicLike, Value
@@ -23,7 +24,7 @@ HAND_OVER_BYTES = 256 * 1024  # values are handed to the loop at the latest when
 _VALUE_BYTES_MORE = 64
 
 
-class Eeylops:
+class Eeylops(BlockingClient):
     """All that Eeylops' door can be asked; many threads may share one client."""
 
     def __init__(
@@ -31,34 +32,7 @@ class Eeylops:
     ) -> None:
         """`addresses` are one or some brokers of the cluster; `timeout_s` is how long a call goes on trying."""
         self._inner = AsyncEeylops(addresses, timeout_s=timeout_s)
-        self._thread = LoopThread()
-
-    def start(self) -> None:
-        """Learn which brokers there are; a BrokerUnavailableError if none of the given ones can be reached."""
-        self._thread.start()
-        try:
-            self._thread.call(self._inner.start())
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Hang up; a client that is not open has nothing to close."""
-        if not self._thread.is_running:
-            return
-        try:
-            self._thread.call(self._inner.close())
-        finally:
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(self._inner)
 
     # Topics.
 

@@ -7,14 +7,12 @@ with MyKafka("127.0.0.1:50051") as mykafka:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
-from odradek.client.grpc.loop_thread import LoopThread
+from odradek.client.grpc.blocking import BlockingClient
 from odradek.client.grpc.mykafka import TIMEOUT_SECONDS, AsyncMyKafka, Offsets
 
 
-class MyKafka:
+class MyKafka(BlockingClient):
     """MyKafka's seven calls; many threads may share one client."""
 
     def __init__(
@@ -22,34 +20,7 @@ class MyKafka:
     ) -> None:
         """`addresses` is `host:port`, or several; `timeout_s` is the deadline of each call."""
         self._inner = AsyncMyKafka(addresses, timeout_s=timeout_s)
-        self._thread = LoopThread()
-
-    def start(self) -> None:
-        """Connect; a BrokerUnavailableError if nobody is there."""
-        self._thread.start()
-        try:
-            self._thread.call(self._inner.start())
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Hang up; a client that is not open has nothing to close."""
-        if not self._thread.is_running:
-            return
-        try:
-            self._thread.call(self._inner.close())
-        finally:
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().__init__(self._inner)
 
     def send_message(
         self, topic: str, partition: int, payload: bytes, *, producer_id: int = 0, group_id: int = 0
