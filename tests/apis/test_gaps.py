@@ -26,7 +26,7 @@ from odradek.wire.messages import (
 )
 from tests.apis.houses import Visitor, versions, visiting
 from tests.broker.houses import batch
-from tests.client.support import asynchronous, tick
+from tests.client.support import CONDITION_SECONDS, asynchronous, tick
 
 LIMITS = PartitionLimits(4096, 0, 0)
 TOPIC = "books"
@@ -138,11 +138,12 @@ async def test_a_fetch_that_waits_and_a_session_hear_that_the_partition_is_gone(
         await make(visitor, 0, 1)
         begun = await visitor.ask(fetching.API, 12, fetch_of(1, 0, session_epoch=0), fetch.Response)
         assert begun.session_id > 0
-        waiting = visitor.ask_later(fetching.API, 12, fetch_of(1, 20_000), fetch.Response)
+        waiting = visitor.ask_later(fetching.API, 12, fetch_of(1, 300_000), fetch.Response)
         await tick()
         assert not waiting.done()
         await visitor.broker.delete_partition(TOPIC, 1)
-        assert only(await waiting).error_code == UNKNOWN
+        async with asyncio.timeout(CONDITION_SECONDS):  # at once, and not when it has waited long enough
+            assert only(await waiting).error_code == UNKNOWN
         next_one = fetch.Request(max_wait_ms=0, min_bytes=1, session_id=begun.session_id, session_epoch=1)
         assert only(await visitor.ask(fetching.API, 12, next_one, fetch.Response)).error_code == UNKNOWN
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from odradek.client.errors import RequestError
 from odradek.client.sync import Client
 from odradek.disk.real import RealDisk
 from odradek.log.backends.choice import found_kind
 from odradek.log.state import STATE_NAME
 from odradek.model import TopicPartition
 from odradek.records.record import NewRecord
+from odradek.wire.errors import ErrorCode
 from tests.process import BrokerProcess, wait_until
 from tests.tiered.topics import CONFIGS, QUICK, client_lines, lines, produce
 
@@ -73,6 +75,22 @@ def test_a_topic_that_is_deleted_and_made_again_under_load_has_only_what_is_new(
             with Client(process.bootstrap) as client:
                 client.admin.delete_topic("events")
         assert process.process.poll() is None
+
+
+def test_without_the_library_a_topic_in_rocksdb_is_refused_and_all_others_are_served(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['rocksdict'] = None\n", encoding="utf-8")
+    with (
+        BrokerProcess(tmp_path / "data", environment={"PYTHONPATH": str(tmp_path)}) as process,
+        Client(process.bootstrap) as client,
+    ):
+        with pytest.raises(RequestError, match=r"pip install 'odradek\[rocksdb\]'") as refused:
+            client.admin.create_topic("rocks", 1, {"segment.backend": "rocksdb"})
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
+        assert client.admin.list_topics() == []
+        client.admin.create_topic("events", 1, {"segment.backend": "sqlite"})
+        produce(process.bootstrap, lines(3))
+        assert client_lines(process.bootstrap, 3) == lines(3)
+    assert not (tmp_path / "data" / "rocks-0").exists()
 
 
 def test_a_compacted_topic_keeps_the_last_value_of_each_key(tmp_path: Path, backend: str) -> None:

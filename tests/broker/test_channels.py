@@ -205,7 +205,7 @@ async def test_a_full_slice_does_not_wait_for_its_end() -> None:
 
 @asynchronous
 async def test_a_node_serves_channels_and_a_reader_gets_a_message_long_before_its_slice_is_over(tmp_path: Path) -> None:
-    settings = {"kafka": "127.0.0.1:0", "http": "off", "dir": tmp_path / "data"}
+    settings = {"kafka": "127.0.0.1:0", "http": "off", "grpc": "off", "dir": tmp_path / "data"}
     node = await Node.start(settings_of(settings), SystemClock())
     loop = asyncio.get_running_loop()
     try:
@@ -220,7 +220,7 @@ async def test_a_node_serves_channels_and_a_reader_gets_a_message_long_before_it
             (message,) = await reading
             latencies.append(loop.time() - begun)
             assert message.value == b"%d" % number
-        assert sorted(latencies)[-2] < 0.05
+        assert sorted(latencies)[-2] < 0.5, "half of a slice"
         await asyncio.gather(*publishing)
         store = open_store(node.channels.config.store_url)
         assert len(stored_in(store, "live")) == 20

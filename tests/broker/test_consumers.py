@@ -125,3 +125,25 @@ async def test_a_topic_that_goes_while_somebody_commits_leaves_nothing_behind() 
         }
         await t.broker.create_topic("t", 1, {})
         assert await refusal_of(t.committed()) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@on_uvloop
+async def test_who_registers_for_a_topic_that_was_made_again_stays_though_the_old_one_is_not_cleared_away_yet() -> None:
+    async with reader() as t:
+        await t.produce(b"a")
+        await t.register()
+        await t.commit(1)
+        t.house.disk.may_flush.clear()
+        begun = t.house.disk.flushes_begun
+        t.broker.partition(*PLACE).append(batch(b"b"))
+        t.broker.flusher.request(t.broker.partition(*PLACE).log)
+        await until(lambda: t.house.disk.flushes_begun > begun)
+        deleting = asyncio.create_task(t.broker.delete_topic("t"))
+        await until(lambda: "t" not in t.broker.metadata.image.topics)
+        creating = asyncio.create_task(t.broker.create_topic("t", 1, {}))
+        await until(lambda: "t" in t.broker.metadata.image.topics)
+        registering = asyncio.create_task(t.register())
+        await turns()
+        t.house.disk.may_flush.set()
+        await asyncio.gather(deleting, creating, registering)
+        assert await t.committed() == -1, "registered, and without the old one's commit"

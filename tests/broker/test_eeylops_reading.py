@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from odradek.model import OFFSETS_TOPIC, TopicPartition
 from odradek.records.build import ControlType, build_batch, control_batch
 from odradek.records.compression import Codec
 from odradek.records.record import NewRecord
-from odradek.wire.errors import ErrorCode
+from odradek.wire.errors import ErrorCode, PeerError
 from tests.broker.houses import START_MS, batch, refusal_of
 from tests.broker.readers import PLACE, SECONDS, reader
 from tests.client.support import until
@@ -109,15 +110,15 @@ async def test_what_is_not_in_memory_is_read_in_a_thread() -> None:
 
 
 @on_uvloop
-async def test_an_answer_is_no_larger_than_a_message_may_be_but_for_a_single_value() -> None:
+async def test_an_answer_is_no_larger_than_a_message_may_be() -> None:
     async with reader(message_bytes=65_536) as t:
         await t.produce(*[bytes(10_000)] * 20)
-        await t.produce(bytes(200_000), b"small")
+        await t.produce(bytes(64_500), b"small")
         found = await t.consume(batch_size=1_000)
         assert len(found.values) == 6
         assert found.next_offset == 6
         large = await t.consume(start_offset=20)
-        assert [len(value) for _, _, value in large.values] == [200_000]
+        assert [len(value) for _, _, value in large.values] == [64_500]
         assert await t.values(start_offset=large.next_offset) == [b"small"]
 
 
@@ -239,3 +240,23 @@ async def test_a_time_that_is_over_is_told() -> None:
         reading = t.reading.consume(PLACE, ConsumeSpec(), follower=False, timeout_s=0.05)
         assert await refusal_of(reading) is ErrorCode.REQUEST_TIMED_OUT
         t.house.disk.may_read.set()
+
+
+@on_uvloop
+async def test_a_value_that_no_answer_has_room_for_is_refused_by_its_offset_and_not_committed() -> None:
+    async with reader(message_bytes=10_000) as t:
+        await t.register()
+        await t.produce(b"small")
+        await t.produce(bytes(9_500))
+        await t.produce(b"behind")
+        assert await t.values("me", auto_commit=True) == [b"small"]
+        again: dict[str, Any] = {"start_offset": -1, "resume": True, "auto_commit": True}
+        with pytest.raises(PeerError, match=r"offset 1 .* max\.grpc\.message\.bytes .* at 2") as refused:
+            await t.consume("me", **again)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert await t.committed() == 1
+        stream = t.subscribe("me", **again)
+        with pytest.raises(PeerError, match="offset 1"):
+            await stream.next()
+        assert await t.committed() == 1
+        assert await t.values("me", start_offset=2) == [b"behind"]

@@ -14,7 +14,7 @@ from odradek.records.compression import Codec
 from odradek.records.record import NewRecord
 from odradek.wire.errors import ErrorCode
 from tests.broker.houses import START_MS, batch, refusal_of
-from tests.broker.readers import PLACE, Reader, Stream, reader
+from tests.broker.readers import PLACE, SECONDS, Reader, Stream, reader
 from tests.client.support import until
 from tests.edge.doors import on_uvloop
 from tests.groups.brokers import turns
@@ -254,3 +254,27 @@ async def test_a_large_compressed_batch_is_given_piece_by_piece() -> None:
             found += await stream.values()
         assert found == [b"%d" % number for number in range(30_000)]
         await stream.close()
+
+
+@on_uvloop
+async def test_a_stream_that_outlived_its_topic_commits_nothing_for_the_next_one_of_its_name() -> None:
+    async with reader() as t:
+        await t.produce(b"old")
+        await t.register()
+        stream = t.subscribe("me", auto_commit=True)
+        assert await stream.values() == [b"old"]
+        old = t.broker.metadata.image.topics["t"].id
+        await t.broker.delete_topic("t")
+        await t.broker.create_topic("t", 1, {})
+        await t.produce(b"new", b"newer")
+        await t.register()
+        assert await refusal_of(asyncio.ensure_future(stream.next())) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await until(lambda: not t.reading._commits)
+        assert await t.committed() == -1
+        for call in (
+            t.consumers.register("me", PLACE, SECONDS, topic_id=old),
+            t.consumers.commit("me", PLACE, 1, SECONDS, topic_id=old),
+            t.consumers.last_committed("me", PLACE, SECONDS, sync=True, topic_id=old),
+        ):
+            assert await refusal_of(call) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await t.committed() == -1

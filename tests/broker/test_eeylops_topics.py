@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from odradek.broker.broker import Broker
@@ -29,7 +31,8 @@ async def test_a_place_is_found_by_its_numbers() -> None:
         (view,) = await topics.topics(sync=True, timeout_ms=MS)
         assert view == TopicView(1, "orders", [1, 2], 0)
         assert topics.place(1, 2) == TopicPartition("orders", 1)
-        assert await topics.find_place(1, 1, MS) == TopicPartition("orders", 0)
+        topic = house.broker.metadata.image.topics["orders"]
+        assert await topics.find_place(1, 1, MS) == (TopicPartition("orders", 0), topic.id)
         assert refusal(topics, 2, 1) is refusal(topics, 0, 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for partition in (0, 3, -1):
             with pytest.raises(PartitionNotFound, match="it has 1, 2"):
@@ -48,6 +51,21 @@ async def test_a_topic_that_the_metadata_has_and_this_broker_not_yet_is_asked_fo
         assert refusal(topics, 1, 1) is ErrorCode.LEADER_NOT_AVAILABLE
         hosted.id = right_id
         assert topics.place(1, 1) == TopicPartition("orders", 0)
+
+
+@asynchronous
+async def test_more_partitions_than_there_can_be_are_refused_before_they_are_looked_at() -> None:
+    async with at_home(partitions_max=10) as house:
+        topics = EeylopsTopics(house.broker)
+
+        class Many(list[int]):
+            def __iter__(self) -> NoReturn:
+                raise AssertionError("a message has room for millions")
+
+        with pytest.raises(PeerError, match=r"partitions\.max") as refused:
+            await topics.create("orders", Many([1] * 11), 0, MS)
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        await topics.create("orders", range(1, 11), 0, MS)
 
 
 @asynchronous

@@ -7,7 +7,8 @@ from typing import Any
 
 from odradek.controller.image import MetadataRecord
 from odradek.model import OFFSETS_TOPIC
-from tests.broker.houses import DATA, House, SlowDisk, at_home, batch
+from odradek.wire.errors import ErrorCode
+from tests.broker.houses import DATA, House, SlowDisk, at_home, batch, refusal_of
 from tests.client.support import asynchronous, tick, until
 
 OWN, OTHER = 1, 2
@@ -163,3 +164,27 @@ async def test_what_readers_have_seen_they_see_after_a_restart_although_too_few_
     async with at_home(disk, **LONG) as house:
         partition = house.broker.partition("orders", 0)
         assert (partition.role.isr, partition.high_watermark, partition.log.next_offset) == ((OWN,), 1, 2)
+
+
+@asynchronous
+async def test_a_topic_that_goes_takes_no_more_records_though_another_is_still_being_cleared_away() -> None:
+    async with at_home() as house:
+        broker = house.broker
+        for name in ("busy", "orders"):
+            await broker.create_topic(name, 1, {})
+        house.disk.may_flush.clear()
+        for name in ("busy", "orders"):
+            broker.partition(name, 0).append(batch(b"x"))
+        busy, waiting = (broker.committed(broker.partition(name, 0), 1) for name in ("busy", "orders"))
+        await until(lambda: house.disk.flushes_begun > 0)
+        deleting = [asyncio.create_task(broker.delete_topic(name)) for name in ("busy", "orders")]
+        await until(lambda: not broker.metadata.image.topics)
+        assert broker.topics == {}
+        for future in (busy, waiting):
+            assert await refusal_of(future) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        making = asyncio.create_task(broker.create_topic("orders", 1, {}))
+        await until(lambda: "orders" in broker.metadata.image.topics)
+        assert not any(task.done() for task in (*deleting, making)), "the disk has not flushed yet"
+        house.disk.may_flush.set()
+        await asyncio.gather(*deleting, making)
+        assert await house.produce("orders", b"new") == 0

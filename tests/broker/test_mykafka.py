@@ -146,3 +146,17 @@ async def test_a_partition_that_goes_ends_what_waits_for_it() -> None:
             await under_way
         assert await refusal_of(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert house.broker.topics["t"].partitions[0].log_end == 1
+
+
+@on_uvloop
+async def test_what_is_kept_of_batches_that_were_read_is_bounded_by_their_messages_too() -> None:
+    async with at_home() as house:
+        await house.broker.create_topic("t", 1, {})
+        port = MyKafkaBroker(house.broker)
+        count = 100_000
+        await append(house, build_batch([NewRecord(b"", timestamp=START_MS)] * count, codec=Codec.GZIP))
+        await append(house, batch(b"a", b"b"))
+        assert await port.read(PLACE, count - 1) == b""
+        assert not port._lately, "messages without a byte take memory as well"
+        assert await port.read(PLACE, count + 1) == b"b"
+        assert len(port._lately) == 1

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from odradek.broker.housekeeping import Housekeeping
+from odradek.broker.topics import Partition
 from odradek.broker.watermarks import Watermarks
+from odradek.config import Settings
 from odradek.controller.changes import Changes
 from odradek.controller.decisions import Facts, decide
-from odradek.controller.image import ClusterImage, PartitionLimits
+from odradek.controller.image import ClusterImage, PartitionImage, PartitionLimits
+from odradek.log.config import LogConfig
 from odradek.log.state import STATE_NAME
 from odradek.model import OFFSETS_TOPIC, TopicPartition
 from odradek.wire.errors import ErrorCode, PeerError
@@ -200,6 +204,29 @@ async def test_a_broker_that_was_away_while_a_partition_was_made_again_has_none_
     put_back(disk, f"{DATA}/books-1", after)
     async with at_home(disk) as house:
         assert content(house, 1) == [b"new"], "what is of the new one stays"
+
+
+@asynchronous
+async def test_what_a_bad_disk_lost_of_the_old_one_is_not_missed_in_the_new_one() -> None:
+    disk = SlowDisk()
+    directory, file = f"{DATA}/books-1", f"{DATA}/books-1/{0:020d}.log"
+    async with at_home(disk, **LONG) as house:
+        await register_other(house)
+        await make(house, 0, 1)
+        old = house.broker.replica("books", 1)
+        for number in range(10):
+            old.log.append(batch(b"%d" % number), old.leader_epoch)
+        old.log.flush()
+    before = files_of(disk, directory)
+    async with at_home(disk, **LONG) as house:
+        await house.broker.delete_partition("books", 1)
+        await make(house, 1)
+    put_back(disk, directory, before)  # as if it had been away
+    disk.truncate_file(file, len(before[f"{0:020d}.log"]) // 2)
+    async with at_home(disk, **LONG) as house:
+        replica = house.broker.replica("books", 1)
+        assert (replica.generation, replica.role.leader) == (1, OTHER)
+        assert (replica.log.log_start, replica.log.next_offset) == (0, 0)
 
 
 @asynchronous
@@ -408,10 +435,9 @@ async def test_what_no_replica_confirmed_does_not_expire_at_a_roll() -> None:
         housekeeping = Housekeeping(house.broker)
         housekeeping.start()
         try:
-            await house.broker.change_topic("books", 1, {}, -1, {"0": [OWN, OTHER]})
+            await make(house, 0, limits=PartitionLimits(1024, 1, 0))
             partition = house.broker.partition("books", 0)
-            overrides = {"retention.bytes": "0", "segment.bytes": "1024"}
-            await house.broker.set_topic_overrides("books", overrides)
+            assert set(partition.role.replicas) == {OWN, OTHER}
             for number in range(5):
                 await house.produce("books", b"%01000d" % number)
             assert (partition.high_watermark, partition.log_start) == (0, 0)
@@ -423,3 +449,40 @@ async def test_what_no_replica_confirmed_does_not_expire_at_a_roll() -> None:
             await until(lambda: len(partition.log.segments) == 1)
         finally:
             await housekeeping.close()
+
+
+@asynchronous
+async def test_a_partition_more_or_less_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands, made one by one: each must not cost as much as all."""
+    async with at_home() as house:
+        await make(house, *range(4))
+        hosting, assigned = house.broker.hosting, Counter[int]()
+        assign = hosting._assign
+
+        def counted(partition: Partition, role: PartitionImage) -> None:
+            assigned[partition.index] += 1
+            assign(partition, role)
+
+        monkeypatch.setattr(hosting, "_assign", counted)
+        await make(house, 7)
+        await house.broker.delete_partition("books", 2)
+        assert set(assigned) == {7}
+        assert [house.broker.replica("books", index).is_leader for index in (0, 1, 3, 7)] == [True] * 4
+
+
+@asynchronous
+async def test_the_settings_of_a_topic_are_worked_out_once_for_all_its_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with at_home() as house:
+        work_out, asked = Settings.log_config, Counter[str]()
+
+        def counted(settings: Settings, overrides: Mapping[str, str]) -> LogConfig:
+            asked["times"] += 1
+            return work_out(settings, overrides)
+
+        monkeypatch.setattr(Settings, "log_config", counted)
+        await house.broker.create_topic("few", 1, {})
+        few, asked["times"] = asked["times"], 0
+        await house.broker.create_topic("many", 50, {})
+        assert 0 < asked["times"] == few

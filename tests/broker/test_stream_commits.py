@@ -67,6 +67,22 @@ async def test_a_stream_that_ends_lets_its_last_commit_be_done() -> None:
 
 
 @asynchronous
+async def test_a_commit_that_comes_when_the_last_one_has_just_ended_is_done_too() -> None:
+    committed: list[int] = []
+
+    async def commit(offset: int) -> None:
+        committed.append(offset)
+        if offset == 1:
+            # It runs when this task has ended, and before those hear of it who wait for its end.
+            asyncio.get_running_loop().call_soon(commits.note, 2)
+
+    commits = StreamCommits(commit, Desk().idle.append)
+    commits.note(1)
+    await until(lambda: committed == [1, 2])
+    await commits.settle()
+
+
+@asynchronous
 async def test_a_stream_without_commits_is_idle_at_once() -> None:
     desk = Desk()
     commits = StreamCommits(desk.commit, desk.idle.append)

@@ -114,7 +114,10 @@ def test_those_who_act_on_changes_hear_of_a_partition_that_is_gone() -> None:
     image, changes = created(body(0), body(1)), Changes()
     changes.take(image, deletion(1), 5)
     assert changes.topics == {"t"}
-    assert TopicPartition("t", 1) in changes.partitions
+    assert changes.partitions == {TopicPartition("t", 1)}, "the others are as they were"
+    changes = Changes()
+    changes.take(image, MetadataRecord("add-partitions", {"topic_name": "t", "partitions": [body(7), body(9)]}), 6)
+    assert changes.partitions == {TopicPartition("t", 7), TopicPartition("t", 9)}
 
 
 def test_what_is_remembered_of_deleted_partitions_is_bounded_and_loses_nothing() -> None:

@@ -321,7 +321,11 @@ static int rename_any(int from, const char *old, int to, const char *new, unsign
     int is_from = locate(from, old, &source), is_to = locate(to, new, &target);
     if (is_from != is_to)
         unknown("a rename into or out of the directory");
-    else if (is_from && (flags & ~RENAME_NOREPLACE))
+    else if (is_from && flags == RENAME_EXCHANGE) {
+        int length = snprintf(names, sizeof names, "%s/%s", source.name, target.name);
+        if (source.is_there && target.is_there)
+            record('X', source.now.st_ino, source.parent, 0, target.parent, 0, names, length, NULL, 0);
+    } else if (is_from && (flags & ~RENAME_NOREPLACE))
         unknown("a rename with flags");
     else if (is_from && source.is_there) {
         uint64_t grave = bury(&target);

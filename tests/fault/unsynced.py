@@ -18,11 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from odradek.disk.exchange import exchange
+
 SOURCE = Path(__file__).with_name("unsynced.c")
 COMPILE_SECONDS_MAX = 60.0
 _HEADER = struct.Struct("=IIQQQQQII")
 _MAGIC = 0x4E59534E
-_NAMES, _CONTENT = frozenset("CMRUD"), frozenset("WT")
+_NAMES, _CONTENT = frozenset("CMRXUD"), frozenset("WT")
 
 
 class NoShimError(Exception):
@@ -40,7 +42,7 @@ class Change(NamedTuple):
     """A record of the journal. Which of the numbers mean something depends on its kind."""
 
     position: int
-    kind: str  # Write, Truncate, Sync; Create, Make directory, Rename, Unlink, remove Directory
+    kind: str  # Write, Truncate, Sync; Create, Make directory, Rename, eXchange, Unlink, remove Directory
     identity: Identity
     parent: Identity  # of the name; of a rename the old one
     at: int  # a write's offset, a truncation's new size, the journal's end when a sync began, a file's grave
@@ -122,7 +124,7 @@ def _changes(data: bytes) -> Iterator[Change]:
         kind, text_end = chr(kind_number), start + _HEADER.size + text_bytes
         text = os.fsdecode(data[start + _HEADER.size : text_end])
         assert kind != "?", f"the journal is not whole, for the process did what the shim does not follow: {text}"
-        assert kind != "R" or parent == length, "a rename from one directory to another is not followed"
+        assert kind not in "RX" or parent == length, "a rename from one directory to another is not followed"
         if kind in "CM":
             lives[inode] += 1
         identity, home = Identity(inode, lives[inode]), Identity(parent, lives[parent])
@@ -201,6 +203,8 @@ class _Tree:
             case "R" if self._holds(path, change.identity):
                 path.rename(parent / change.text.partition("/")[0])
                 self._raise(change.at, path)
+            case "X" if self._holds(path, change.identity):
+                exchange(str(path), str(parent / change.text.partition("/")[0]))
             case "U" if not path.exists():
                 self._raise(change.at, path)
             case "D" if not path.exists():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.groups.assignors import ASSIGNORS, Subscriber, TopicIdPartition
 from odradek.groups.consumer_types import TopicFacts
 from odradek.groups.gaps import assign_around_gaps
-from odradek.groups.offsets import CommittedOffset
+from odradek.groups.offsets import CommittedOffset, GroupOffsets
 from odradek.groups.storage import OffsetEntry, decode, offset_record
 from odradek.model import TopicPartition
 from odradek.records.record import Record
@@ -103,6 +105,30 @@ def test_a_deletion_that_comes_while_offsets_are_loading_is_seen_when_they_are()
                     await each
                 await turns()
                 assert again.committed("orders") is None
+
+    run(scene())
+
+
+def test_one_partition_is_forgotten_and_all_are_loaded_without_a_look_at_every_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Groups may have committed a million, and the loop waits meanwhile."""
+
+    def look(_: GroupOffsets) -> set[TopicPartition]:
+        raise AssertionError("each offset of a group was looked at")
+
+    async def scene() -> None:
+        async with at_work() as house:
+            await house.commit("g", orders=5, other=7)
+            with monkeypatch.context() as patch:
+                patch.setattr(GroupOffsets, "known_or_staged", look)
+                house.groups.offsets.forget_partition("orders", 0)
+                await turns()
+                assert (house.committed("orders"), house.committed("other")) == (None, 7)
+        with monkeypatch.context() as patch:
+            patch.setattr(GroupOffsets, "known_or_staged", look)
+            async with at_work(house.restarted()) as again:
+                assert (again.committed("orders"), again.committed("other")) == (None, 7)
 
     run(scene())
 

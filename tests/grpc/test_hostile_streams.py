@@ -247,3 +247,20 @@ def test_open_streams_end_when_the_broker_stops(tmp_path: Path) -> None:
         broker.start()
         with Doors(broker.grpc) as again:
             assert again.values(topic) == [b"stored"]
+
+
+def test_a_reader_that_never_reads_does_not_keep_a_broker_from_stopping_in_good_order(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", grpc=True) as broker, Doors(broker.grpc) as doors:
+        topic = doors.create_topic("unread")
+        values, requests = [b"x" * 1_024] * 256, 96
+        doors.publish(topic, 1, [values] * requests)
+        stuck = doors.eeylops.Subscribe(ey.ConsumeRequest(topic_id=topic, partition_id=1, batch_size=1_000))
+        assert next(stuck).error.error_code == ey.KNoError
+        with Doors(broker.grpc) as others:  # when they have read all, the other is stuck
+            assert len(others.streamed(topic, 1, len(values) * requests)) >= len(values) * requests
+        assert broker.stop() == 0
+        with pytest.raises(grpc.RpcError) as ended:
+            list(stuck)
+        status: Any = ended.value
+        assert status.code() == grpc.StatusCode.UNAVAILABLE
+        assert "Traceback" not in broker.log()

@@ -60,6 +60,16 @@ def test_every_call_is_described(curl: Curl, service: str) -> None:
     assert {method.name for method in described.methods} == METHODS[service]
 
 
+@pytest.mark.parametrize("service", SERVICES)
+def test_calls_are_found_by_their_full_names(doors: Doors, service: str) -> None:
+    names = [f"{service}.{method}" for method in sorted(METHODS[service])]
+    asked = [Reflection(file_containing_symbol=name) for name in [*names, f"{service}.NoSuchCall", "no.such.Thing", ""]]
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub
+    answers = list(stub(doors.channel).ServerReflectionInfo(iter(asked), timeout=CALL_SECONDS))
+    kinds = [answer.WhichOneof("message_response") for answer in answers]
+    assert kinds == ["file_descriptor_response"] * len(names) + ["error_response"] * 3
+
+
 def test_mykafka_is_used_without_a_proto(curl: Curl) -> None:
     assert curl.call("mykafka.Broker", "CreatePartition", topic="reflected", partition=2).code == 0
     sent = curl.call("mykafka.Broker", "SendMessage", topic="reflected", partition=2, payload=b"hello")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +19,6 @@ from odradek.disk.exchange import exchange
 from odradek.disk.real import RealDisk
 from odradek.log import convert as converting
 from odradek.log.backends.choice import Kind, found_kind
-from odradek.log.config import LogConfig
 from odradek.log.convert import Converted, convert
 from odradek.log.epochs import FILE_NAME as EPOCHS_NAME
 from odradek.log.errors import DamagedLogError, LogError
@@ -290,40 +292,73 @@ for _name in ("write_atomic", "rename", "remove", "remove_tree", "sync_directory
     setattr(MortalDisk, _name, _mortal(_name))
 
 
-def dies(on_disk: LogOnDisk, kind: Kind, steps: int, config: LogConfig) -> bool:
-    """Convert in a process that ends after so many steps; False if it was done before that."""
+def _die(directory: str, kind: Kind, steps: int) -> int:
+    """Convert in a process that ends after so many steps; its exit code: 9 if it did."""
     child = os.fork()
     if not child:
         disk = MortalDisk(steps)
         status = 1
         try:
             setattr(converting, "exchange", disk.exchange)  # noqa: B010 (this process ends soon)
-            convert(shared_of(disk), on_disk.directory, kind, config, lambda _: None)
+            convert(shared_of(disk), directory, kind, log_config(), lambda _: None)
             status = 0
         finally:
             os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status in (0, 9)
-    return status == 9
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.parametrize(("was", "now"), [("file", "sqlite"), ("sqlite", "file")])
+class Mortals:
+    """A process that has no threads, so that it can be forked: RocksDB's threads would be missing in the fork."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, **(environment or {})},
+        )
+
+    def dies(self, directory: str, kind: Kind, steps: int) -> bool:
+        """Convert in a process that ends after so many steps; False if it was done before that."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(kind, steps, directory, file=self._process.stdin, flush=True)
+        status = int(self._process.stdout.readline())
+        assert status in (0, 9)
+        return status == 9
+
+    def close(self) -> None:
+        """Let it end."""
+        self._process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [("file", "sqlite"), ("sqlite", "file"), ("file", "rocksdb"), ("rocksdb", "sqlite")]
+)
 def test_a_crash_at_any_step_leaves_one_good_partition_at_the_name(tmp_path: Path, was: Kind, now: Kind) -> None:
     on_disk = LogOnDisk(RealDisk(), str(tmp_path / "orders-0"), segment_backend=was, segment_bytes=1024)
-    for number in range(20):
-        on_disk.log.append(batch(b"%d" % number))
+    for number in range(8):
+        on_disk.log.append(batch(b"%d" % number + bytes(200)))
     on_disk.log.close()
     config, kinds, steps = log_config(), set(), 0
-    while dies(on_disk, now, steps, config):
-        kind = found_kind(RealDisk(), on_disk.directory)
-        kinds.add(kind)
-        with LogStore(RealDisk(), str(tmp_path), store_config(), ManualClock(START_MS), lambda _: config) as store:
-            assert not store.offline
-            assert values_of(store.logs[ORDERS]) == [b"%d" % number for number in range(20)]
-        assert not [path for path in tmp_path.iterdir() if path.name.startswith(".deleted")]
-        if kind == now:  # back, so that the next step is reached from where it began
-            run(on_disk, was)
-        steps += 1
+    with closing(Mortals()) as mortals:
+        while mortals.dies(on_disk.directory, now, steps):
+            kind = found_kind(RealDisk(), on_disk.directory)
+            kinds.add(kind)
+            with LogStore(RealDisk(), str(tmp_path), store_config(), ManualClock(START_MS), lambda _: config) as store:
+                assert not store.offline
+                assert values_of(store.logs[ORDERS]) == [b"%d" % number + bytes(200) for number in range(8)]
+            assert not [path for path in tmp_path.iterdir() if path.name.startswith(".deleted")]
+            if kind == now:  # back, so that the next step is reached from where it began
+                run(on_disk, was)
+            steps += 1
     assert kinds == {was, now}
     assert steps > 10
     assert found_kind(RealDisk(), on_disk.directory) == now
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        wanted, number, place = line.rstrip("\n").split(" ", 2)
+        print(_die(place, cast("Kind", wanted), int(number)), flush=True)

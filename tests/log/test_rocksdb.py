@@ -19,7 +19,7 @@ from odradek.disk.memory import MemoryDisk
 from odradek.disk.real import RealDisk
 from odradek.log.backends import library
 from odradek.log.backends.library import library_problem
-from odradek.log.backends.open_tables import OpenTables
+from odradek.log.backends.open_tables import OPEN_MIN, OpenTables
 from odradek.log.errors import DamagedLogError, LogClosedError, LogError
 from odradek.log.index import IndexCache
 from odradek.log.recovery import Shared, open_log
@@ -99,11 +99,11 @@ def test_a_log_in_memory_is_refused_with_the_reason() -> None:
 def test_no_more_databases_are_open_than_the_store_may_have(tmp_path: Path) -> None:
     tables = OpenTables(1)
     shared = Shared(RealDisk(), ManualClock(START_MS), store_config(), IndexCache(1 << 20), tables)
-    logs = [open_log(shared, str(tmp_path / f"orders-{n}"), log_config(**KIND))[0] for n in range(tables.count_max + 4)]
+    logs = [open_log(shared, str(tmp_path / f"orders-{n}"), log_config(**KIND))[0] for n in range(OPEN_MIN + 4)]
     for turn in range(3):
         for number, log in enumerate(logs):
             log.append(batch(b"%d of %d" % (turn, number)))
-            assert len(tables) <= tables.count_max
+            assert len(tables) <= OPEN_MIN
     for number, log in enumerate(logs):
         log.flush()
         assert values_of(log) == [b"%d of %d" % (turn, number) for turn in range(3)]

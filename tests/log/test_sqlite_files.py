@@ -13,7 +13,7 @@ import pytest
 from odradek.disk.memory import MemoryDisk
 from odradek.disk.real import RealDisk
 from odradek.log.backends import sqlite_files, sqlite_table
-from odradek.log.backends.open_tables import OPEN_MIN, OpenTables
+from odradek.log.backends.open_tables import OPEN_MAX, OPEN_MIN, OPEN_USUAL, OpenTables
 from odradek.log.backends.sqlite import database_path
 from odradek.log.backends.table_segment import TAIL_BYTES_MAX
 from odradek.log.errors import LogError, LogStoppedError
@@ -221,10 +221,26 @@ def test_a_write_ahead_log_does_not_grow_for_ever(tmp_path: Path, monkeypatch: p
     on_disk.log.close()
 
 
-def test_the_bound_follows_what_the_process_may_open() -> None:
-    assert OpenTables(40).count_max == OPEN_MIN
-    assert OpenTables(49_152).count_max == 512
-    assert OpenTables(3_200).count_max == 100
+class _Many:
+    """Something that is always willing to be shut."""
+
+    def __init__(self, descriptors: int) -> None:
+        self.descriptors = descriptors
+
+    def shut(self) -> bool:
+        """Nothing is open."""
+        return True
+
+
+@pytest.mark.parametrize(
+    ("descriptors_max", "each", "open_at_most"),
+    [(40, 8, OPEN_MIN), (3_200, 8, 100), (3_200, 16, 50), (1 << 20, 8, OPEN_MAX), (0, 8, OPEN_USUAL)],
+)
+def test_the_bound_follows_what_the_process_may_open(descriptors_max: int, each: int, open_at_most: int) -> None:
+    tables = OpenTables(descriptors_max)
+    for _ in range(2 * OPEN_MAX):
+        tables.use(_Many(each))
+    assert len(tables) == open_at_most
 
 
 def test_a_disk_in_memory_is_refused_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
@@ -15,6 +16,7 @@ from tests.process import wait_until
 
 NODES = (1, 2, 3)
 SECONDS_MAX = 60.0
+FAR_SECONDS = 600.0  # a deadline that no call should need
 NUMBERS = count()
 
 
@@ -129,6 +131,30 @@ def test_a_broker_that_is_killed_is_waited_for_until_another_leads(
         assert clients[1].info().count("unknown") == 0
     finally:
         cluster.restart([3])
+    wait_until(lambda: clients[2].get(topic, 0, 0) == b"before", SECONDS_MAX, "the broker's return")
+
+
+def test_a_leader_that_stands_still_is_waited_for_only_until_another_leads(
+    cluster: ClusterProcesses, clients: list[Client], topic: str
+) -> None:
+    partitions = range(6)  # each broker leads some
+    for partition in partitions:
+        assert clients[0].create(topic, partition) == pb.OK
+        assert clients[0].send(topic, partition, b"before") == 0
+    with ThreadPoolExecutor(2 * len(partitions)) as threads:
+        cluster.brokers[3].pause()
+        try:
+            reads = [threads.submit(clients[0].told_get, topic, each, 0, FAR_SECONDS) for each in partitions]
+            sends = [threads.submit(clients[1].told_send, topic, each, b"after", FAR_SECONDS) for each in partitions]
+            assert [read.result(SECONDS_MAX).payload for read in reads] == [b"before"] * len(partitions)
+            for partition, send in zip(partitions, sends, strict=True):
+                answer = send.result(SECONDS_MAX)
+                if answer.error.code:  # it may have had it before it stood still
+                    assert answer.error.code == pb.PARTITION_ERROR and "not known" in answer.error.msg
+                else:
+                    assert clients[0].get(topic, partition, answer.offset) == b"after"
+        finally:
+            cluster.brokers[3].resume()
     wait_until(lambda: clients[2].get(topic, 0, 0) == b"before", SECONDS_MAX, "the broker's return")
 
 

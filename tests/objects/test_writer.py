@@ -58,7 +58,7 @@ def test_a_future_is_done_when_its_record_is_in_the_store() -> None:
 
 def test_a_slice_is_one_object_for_all_messages_of_all_threads() -> None:
     store = with_channel()
-    with writing(store) as writer, ThreadPoolExecutor(4) as threads:
+    with writing(store, replace(SPEC, slice_ms=60_000)) as writer, ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda number: writer.publish(b"%d" % number), range(2_000)))
     assert sorted(int(each.value or b"") for each in store.messages()) == list(range(2_000))
     assert [each.sequence for each in store.messages()] == list(range(2_000))

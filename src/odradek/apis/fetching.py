@@ -288,7 +288,7 @@ class WaitingFetch:
         self._is_looking = False
         if self.future.done() or self._final_read is not None:
             return
-        is_gone = any(partition.log.ended for partition in self._partitions)
+        is_gone = any(partition.is_gone or partition.log.ended for partition in self._partitions)
         is_over = [partition.leader_epoch for partition in self._partitions] != self._terms
         if not is_gone and not is_over and self._appended_bytes() < self._missing_bytes:
             return

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from odradek.broker.archive_reading import ArchiveReader
@@ -118,7 +118,7 @@ class Broker:
         if changes.topics:
             self.metadata_version += 1
         names = {tp.topic for tp in changes.partitions}
-        self.hosting.look_at(names | changes.topics)
+        self.hosting.look_at(names | changes.topics, changes.partitions)
         if changes.brokers:
             self.hosting.follow_again(changes.brokers)
 
@@ -453,16 +453,24 @@ class Broker:
     def reconfigure(self, topic: Topic) -> None:
         """Let a topic's logs follow its settings."""
         self._note_settings(topic)
+        configs = self.configs_of(topic, topic.partitions)
         for partition in topic.partitions.values():
-            partition.configure(self.config_of(topic, partition.index))
+            partition.configure(configs[partition.index])
             if partition.log.safe_offset < partition.log.next_offset:
                 self.flusher.request(partition.log)
 
-    def config_of(self, topic: Topic, index: int) -> LogConfig:
-        """What the log of a partition reads: its topic's settings, with the limits that it has for itself."""
-        config = self.settings.log_config(topic.overrides)
-        partition = self.metadata.image.partition(topic.name, index)
-        return config if partition is None or partition.limits is None else limited(config, partition.limits)
+    def configs_of(self, topic: Topic, indexes: Iterable[int]) -> dict[int, LogConfig]:
+        """What the logs of these partitions read: their topic's settings, with the limits that each has for itself."""
+        config, image = self.settings.log_config(topic.overrides), self.metadata.image.topics.get(topic.name)
+        known: dict[PartitionLimits | None, LogConfig] = {None: config}
+        configs: dict[int, LogConfig] = {}
+        for index in indexes:
+            partition = None if image is None else image.partitions.get(index)
+            limits = None if partition is None else partition.limits
+            if limits is not None and limits not in known:
+                known[limits] = limited(config, limits)
+            configs[index] = known[limits]
+        return configs
 
     def _note_settings(self, topic: Topic) -> None:
         """Let a topic know what it must of its settings."""

@@ -50,6 +50,8 @@ class ChannelReading:
         try:
             while True:
                 moved.clear()
+                if any(partition.is_gone for partition in partitions):
+                    raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"channel {topic.name!r} was deleted")
                 messages = await self._page(partitions, start_ms, skip, count)
                 if messages or (seconds := deadline - loop.time()) <= 0:
                     return messages

@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from itertools import count
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from odradek.broker.broker import Broker
 from odradek.broker.consumer_requests import commit_at, committed_at, end_at
@@ -72,6 +72,13 @@ class ConsumerNotRegistered(PeerError):  # noqa: N818 - what Eeylops calls it
         )
 
 
+class _Where(NamedTuple):
+    """A partition; with the id of its topic it is none of another topic that has got the same name since."""
+
+    tp: TopicPartition
+    topic_id: bytes | None
+
+
 def consumer_id_problem(consumer_id: str) -> str | None:
     """Say what is wrong with a consumer's name, or None when nothing is."""
     if not consumer_id:
@@ -96,27 +103,39 @@ class Consumers:
         self._pool = Pool(client_id, connect_timeout_ms=_CONNECT_TIMEOUT_MS)
         self._is_closed = False
 
-    async def register(self, consumer_id: str, tp: TopicPartition, timeout_s: float) -> None:
+    async def register(
+        self, consumer_id: str, tp: TopicPartition, timeout_s: float, *, topic_id: bytes | None = None
+    ) -> None:
         """Let a consumer read a partition; again changes nothing, what it has committed stays."""
-        self._check(consumer_id, tp)
-        await self._store(consumer_id, tp, registration(self._groups.now_ms()), _deadline(timeout_s))
+        where = self._checked(consumer_id, tp, topic_id)
+        await self._store(consumer_id, where, registration(self._groups.now_ms()), _deadline(timeout_s))
 
-    async def commit(self, consumer_id: str, tp: TopicPartition, offset: Offset, timeout_s: float) -> None:
+    async def commit(
+        self,
+        consumer_id: str,
+        tp: TopicPartition,
+        offset: Offset,
+        timeout_s: float,
+        *,
+        topic_id: bytes | None = None,
+    ) -> None:
         """Store the next offset that a registered consumer will read, durably; it may go backwards."""
-        self._check(consumer_id, tp)
+        where = self._checked(consumer_id, tp, topic_id)
         if offset < 0:
             raise PeerError(ErrorCode.INVALID_REQUEST, f"an offset is 0 or more, not {offset}")
         deadline = _deadline(timeout_s)
-        await self._check_end(tp, offset, deadline)
+        await self._check_end(where, offset, deadline)
         committed = CommittedOffset(offset, leader_epoch=-1, metadata=EEYLOPS, commit_ms=self._groups.now_ms())
-        await self._store(consumer_id, tp, committed, deadline)
+        await self._store(consumer_id, where, committed, deadline)
 
-    async def last_committed(self, consumer_id: str, tp: TopicPartition, timeout_s: float, *, sync: bool) -> Offset:
+    async def last_committed(
+        self, consumer_id: str, tp: TopicPartition, timeout_s: float, *, sync: bool, topic_id: bytes | None = None
+    ) -> Offset:
         """Tell the next offset that a registered consumer will read, -1 before any commit.
 
         With `sync`, commits that are under way are waited for.
         """
-        self._check(consumer_id, tp)
+        where = self._checked(consumer_id, tp, topic_id)
 
         async def here() -> Offset | None:
             return await self._look_up(consumer_id, tp, sync=sync)
@@ -124,7 +143,8 @@ class Consumers:
         async def there(connection: Connection) -> Offset | None:
             return await committed_at(connection, consumer_id, tp, sync=sync)
 
-        offset = await self._at_coordinator(consumer_id, tp, _deadline(timeout_s), here, there)
+        offset = await self._at_coordinator(consumer_id, where, _deadline(timeout_s), here, there)
+        self._check_exists(where)  # else it is another topic's, or nobody's
         if offset is None:
             raise ConsumerNotRegistered(consumer_id, tp)
         return offset
@@ -134,27 +154,37 @@ class Consumers:
         self._is_closed = True
         await self._pool.close()
 
-    def _check(self, consumer_id: str, tp: TopicPartition) -> None:
+    def _checked(self, consumer_id: str, tp: TopicPartition, topic_id: bytes | None) -> _Where:
         problem = consumer_id_problem(consumer_id)
         if problem is not None:
             raise PeerError(ErrorCode.INVALID_REQUEST, problem)
-        self._check_exists(tp)
+        where = _Where(tp, topic_id)
+        self._check_exists(where)
+        return where
 
-    def _check_exists(self, tp: TopicPartition) -> PartitionImage:
-        role = self._broker.metadata.image.partition(*tp)
+    def _check_exists(self, where: _Where) -> PartitionImage:
+        role = self._role(where)
         if role is None:
-            raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {tp}")
+            raise PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {where.tp}")
         return role
+
+    def _role(self, where: _Where) -> PartitionImage | None:
+        topic = self._broker.metadata.image.topics.get(where.tp.topic)
+        is_same = topic is not None and where.topic_id in (None, topic.id)
+        return topic.partitions.get(where.tp.partition) if topic is not None and is_same else None
 
     # Storing and looking up.
 
-    async def _store(self, consumer_id: str, tp: TopicPartition, committed: CommittedOffset, deadline: float) -> None:
+    async def _store(self, consumer_id: str, where: _Where, committed: CommittedOffset, deadline: float) -> None:
+        tp = where.tp
+
         async def here() -> ErrorCode:
-            self._check_exists(tp)  # what is committed for one that is deleted would stay
+            self._check_exists(where)  # what is committed for one that is deleted would stay
             self._groups.check_served(consumer_id)
             return await self._groups.offsets.commit(consumer_id, "", None, NO_GENERATION, {tp: committed})
 
         async def there(connection: Connection) -> ErrorCode:
+            self._check_exists(where)
             return await commit_at(connection, consumer_id, tp, committed)
 
         async def store(work: Callable[[], Awaitable[ErrorCode]]) -> None:
@@ -164,7 +194,7 @@ class Consumers:
 
         try:
             await self._at_coordinator(
-                consumer_id, tp, deadline, lambda: store(here), lambda connection: store(lambda: there(connection))
+                consumer_id, where, deadline, lambda: store(here), lambda connection: store(lambda: there(connection))
             )
         except PeerError as error:
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
@@ -192,9 +222,10 @@ class Consumers:
 
     # The end of a partition.
 
-    async def _check_end(self, tp: TopicPartition, offset: Offset, deadline: float) -> None:
+    async def _check_end(self, where: _Where, offset: Offset, deadline: float) -> None:
         """Refuse an offset beyond the last record; the leader is asked only for what is not known here."""
-        end = await self._until(tp, deadline, lambda: self._end(tp, offset))
+        tp = where.tp
+        end = await self._until(where, deadline, lambda: self._end(where, offset))
         if offset > end:
             raise PeerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -202,13 +233,14 @@ class Consumers:
                 f"0 to {end}, which is the next value's",
             )
 
-    async def _end(self, tp: TopicPartition, offset: Offset) -> Offset:
+    async def _end(self, where: _Where, offset: Offset) -> Offset:
         """How far a partition reaches, at least as far as `offset` if it does."""
+        tp = where.tp
         topic = self._broker.topics.get(tp.topic)
         replica = None if topic is None else topic.partitions.get(tp.partition)
         if replica is not None and offset <= replica.high_watermark:
             return replica.high_watermark
-        role = self._check_exists(tp)
+        role = self._check_exists(where)
         if role.leader == self._broker.node_id:
             led = self._broker.partition(*tp)
             if not led.is_settled:
@@ -221,7 +253,7 @@ class Consumers:
     async def _at_coordinator(
         self,
         consumer_id: str,
-        tp: TopicPartition,
+        where: _Where,
         deadline: float,
         here: Callable[[], Awaitable[_Result]],
         there: Callable[[Connection], Awaitable[_Result]],
@@ -234,7 +266,7 @@ class Consumers:
                 return await here()
             return await there(await self._connection(node_id, f"looks after consumer {consumer_id!r}"))
 
-        return await self._until(tp, deadline, attempt)
+        return await self._until(where, deadline, attempt)
 
     async def _connection(self, node_id: int, what: str) -> Connection:
         found = self._broker.metadata.image.brokers.get(node_id)
@@ -244,7 +276,7 @@ class Consumers:
             raise PeerError(ErrorCode.NETWORK_EXCEPTION, f"broker {node_id}, which {what}, has no Kafka door")
         return await self._pool.get(Address(*found.kafka))
 
-    async def _until(self, tp: TopicPartition, deadline: float, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def _until(self, where: _Where, deadline: float, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
         """Try until it is done, is refused for good, or the time is over."""
         loop = asyncio.get_running_loop()
         last = PeerError(ErrorCode.REQUEST_TIMED_OUT)
@@ -259,7 +291,7 @@ class Consumers:
             except ClientError as error:  # versions that do not fit, or the pool was closed: another try does not help
                 raise PeerError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
             except PeerError as error:
-                if self._is_closed or not self._passes(error, tp):
+                if self._is_closed or not self._passes(error, where):
                     raise
                 last = error
             pause = pause_ms(number) / 1000
@@ -270,9 +302,9 @@ class Consumers:
             raise last
         raise PeerError(ErrorCode.REQUEST_TIMED_OUT, f"not done in time; whether it will be is not known. {last}")
 
-    def _passes(self, error: PeerError, tp: TopicPartition) -> bool:
+    def _passes(self, error: PeerError, where: _Where) -> bool:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # whoever was asked may only not have heard of it yet
-            return self._broker.metadata.image.partition(*tp) is not None
+            return self._role(where) is not None
         return error.code in _PASSING
 
 

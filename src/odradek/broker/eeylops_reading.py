@@ -38,7 +38,7 @@ class Bounds(Protocol):
 
     @property
     def max_grpc_message_bytes(self) -> int:
-        """No answer is larger, but for one that holds a single value."""
+        """No answer is larger; a value that has no room in one is refused."""
 
     @property
     def max_grpc_stream_bytes(self) -> int:
@@ -64,6 +64,7 @@ class EeylopsReading:
         self._broker = broker
         self._consumers = consumers
         self._stream_bytes = bounds.max_grpc_stream_bytes
+        self._message_bytes = bounds.max_grpc_message_bytes
         self._answer_bytes = min(bounds.max_grpc_message_bytes, _ANSWER_BYTES_MAX) - _ANSWER_BYTES_MORE
         self._commits: set[StreamCommits] = set()  # of the streams that commit, until all is done
 
@@ -87,16 +88,18 @@ class EeylopsReading:
         read_bytes = min(max(spec.batch_size * _VALUE_BYTES, _READ_BYTES_MIN), _READ_BYTES_MAX)
         cursor = ValueCursor(self._broker, partition, start, read_bytes, times)
         batch = await cursor.take(spec.batch_size, self._answer_bytes)
+        self._check_size(partition, batch)  # before anything is committed: the answer must arrive
         if spec.auto_commit:
-            await self._commit(tp, spec.consumer_id, batch, timeout_s)
+            await self._commit(partition, spec.consumer_id, batch, timeout_s)
         return batch
 
-    async def _commit(self, tp: TopicPartition, consumer_id: str, batch: Batch, timeout_s: float) -> None:
+    async def _commit(self, partition: Partition, consumer_id: str, batch: Batch, timeout_s: float) -> None:
+        tp, topic_id = partition.tp, partition.topic_id
         if not batch.values:  # whoever polls at the end need not write the same each time
-            committed = await self._consumers.last_committed(consumer_id, tp, timeout_s, sync=False)
+            committed = await self._consumers.last_committed(consumer_id, tp, timeout_s, sync=False, topic_id=topic_id)
             if committed == batch.next_offset:
                 return
-        await self._consumers.commit(consumer_id, tp, batch.next_offset, timeout_s)
+        await self._consumers.commit(consumer_id, tp, batch.next_offset, timeout_s, topic_id=topic_id)
 
     # As a stream.
 
@@ -113,7 +116,7 @@ class EeylopsReading:
             partition = self._find(tp, follower=follower)
             start, times = await self._start(partition, spec, _COMMIT_SECONDS_MAX)
             if spec.auto_commit:
-                commits = await self._begin_commits(tp, spec.consumer_id)
+                commits = await self._begin_commits(partition, spec.consumer_id)
             cursor = ValueCursor(
                 self._broker, partition, start, min(_READ_BYTES_MAX, self._stream_bytes // _SHARES), times
             )
@@ -145,11 +148,23 @@ class EeylopsReading:
             batch = await cursor.take(spec.batch_size, answer_bytes)
             if batch.values or cursor.has_lost:
                 cursor.has_lost = False
+                self._check_size(partition, batch)
                 return batch
             if cursor.is_over or self._is_past(partition, cursor.offset, spec.end_timestamp):
                 break
             await self._wait(partition, seen, spec.end_timestamp)
         return None
+
+    def _check_size(self, partition: Partition, batch: Batch) -> None:
+        """Refuse a value that no answer has room for; such a one is alone."""
+        if batch.values and len(batch.values[0][2]) + _ANSWER_BYTES_MORE > self._message_bytes:
+            offset, _, value = batch.values[0]
+            raise PeerError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the value at offset {offset} of topic {partition.tp.topic!r}, partition {partition.index}, has "
+                f"{len(value)} bytes: more than max.grpc.message.bytes = {self._message_bytes} lets through; start "
+                f"behind it, at {batch.next_offset}, or set it higher",
+            )
 
     def _is_past(self, partition: Partition, offset: Offset, end_timestamp: int) -> bool:
         """Whether the time is over and everything was given; values with an earlier time are not waited for."""
@@ -174,11 +189,13 @@ class EeylopsReading:
         finally:
             partition.forget(woken.set)
 
-    async def _begin_commits(self, tp: TopicPartition, consumer_id: str) -> StreamCommits:
-        await self._consumers.last_committed(consumer_id, tp, _COMMIT_SECONDS_MAX, sync=False)  # it has registered
+    async def _begin_commits(self, partition: Partition, consumer_id: str) -> StreamCommits:
+        tp, topic_id = partition.tp, partition.topic_id
+        # It has registered, or is told now that it has not.
+        await self._consumers.last_committed(consumer_id, tp, _COMMIT_SECONDS_MAX, sync=False, topic_id=topic_id)
 
         async def commit(offset: Offset) -> None:
-            await self._consumers.commit(consumer_id, tp, offset, _COMMIT_SECONDS_MAX)
+            await self._consumers.commit(consumer_id, tp, offset, _COMMIT_SECONDS_MAX, topic_id=topic_id)
 
         commits = StreamCommits(commit, self._commits.discard)
         self._commits.add(commits)
@@ -206,7 +223,9 @@ class EeylopsReading:
         if offset == BY_TIME_OR_COMMIT:
             if not spec.resume:
                 return await self._start_by_time(partition, spec)
-            offset = await self._consumers.last_committed(spec.consumer_id, partition.tp, timeout_s, sync=True)
+            offset = await self._consumers.last_committed(
+                spec.consumer_id, partition.tp, timeout_s, sync=True, topic_id=partition.topic_id
+            )
             if offset < 0:
                 return partition.log_start, times
         if offset > partition.log_end and partition.is_leader:  # a follower may only be late

@@ -72,10 +72,11 @@ class EeylopsTopics:
         if topic_id >= self._broker.metadata.image.next_topic_number:
             await self._catch_up(timeout_ms)
 
-    async def find_place(self, topic_id: int, partition_id: int, timeout_ms: int) -> TopicPartition:
-        """The partition with these ids, wherever it is."""
+    async def find_place(self, topic_id: int, partition_id: int, timeout_ms: int) -> tuple[TopicPartition, bytes]:
+        """The partition with these ids, wherever it is, and by which id the cluster knows its topic."""
         await self.find(topic_id, timeout_ms)
-        return TopicPartition(self._with_partition(topic_id, partition_id).name, partition_id - 1)
+        topic = self._with_partition(topic_id, partition_id)
+        return TopicPartition(topic.name, partition_id - 1), topic.id
 
     def leader_of(self, place: TopicPartition) -> int:
         """Which other broker leads a partition; -1: nobody, as far as is known here, or this one and not yet."""
@@ -118,6 +119,8 @@ class EeylopsTopics:
         if not _NAME.fullmatch(name):
             raise _invalid(f"a topic cannot be called {_shown(name)}: a name is 1 to 249 letters, digits and '_'")
         count = len(partition_ids) or 1
+        if count > self._broker.config.partitions_max:  # before they are looked at: a message has room for millions
+            raise _invalid(f"{count} partitions are more than partitions.max = {self._broker.config.partitions_max}")
         if partition_ids and set(partition_ids) != set(range(1, count + 1)):
             raise _invalid(
                 f"the ids of {count} partitions are 1 to {count}, each once; leave them out for one partition"

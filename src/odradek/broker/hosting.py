@@ -94,7 +94,8 @@ class Hosting:
         self._task: asyncio.Task[None] | None = None
         self.opened = asyncio.Event()  # this broker's own registration has been seen
         self._found: dict[str, set[int]] = {}  # what was in the data directory and has not been looked at yet
-        self._doomed: dict[str, dict[int, PartitionLog]] = {}  # of partitions that are gone, until a thread has time
+        # Of partitions that are gone, until their logs are freed; None: it could not be opened.
+        self._doomed: dict[str, dict[int, PartitionLog | None]] = {}
         self._generations: dict[str, tuple[bytes, dict[int, int]]] = {}  # topic ids and partitions, as last looked at
 
     def partition_of(self, log: PartitionLog) -> Partition | None:
@@ -111,41 +112,57 @@ class Hosting:
 
     # Called for the metadata.
 
-    def look_at(self, topics: Iterable[str]) -> None:
-        """These topics have changed."""
+    def look_at(self, topics: Iterable[str], partitions: Iterable[TopicPartition] | None = None) -> None:
+        """These topics have changed, and of topics that are still the same only these partitions; None: perhaps all."""
         names = set(topics)
         self._dirty.update(names)
         if self.opened.is_set():
+            changed: dict[str, list[int]] = {}
+            for tp in partitions or ():
+                changed.setdefault(tp.topic, []).append(tp.partition)
             for name in names:
-                self._note_gone(name)
-                self._assign_known(name)
+                indexes = None if partitions is None else changed.get(name, [])
+                self._note_gone(name, indexes)
+                self._assign_known(name, indexes)
         if self._dirty:
             self._settled.clear()
             self._changed.set()
 
-    def _note_gone(self, name: str) -> None:
+    def _note_gone(self, name: str, changed: list[int] | None) -> None:
         """Have what groups committed for deleted partitions forgotten, at once: what they commit later counts."""
         wanted = self._broker.metadata.image.topics.get(name)
         before = self._generations.pop(name, None)
+        if before is not None and (wanted is None or before[0] != wanted.id):
+            self._broker.on_topic_deleted(name)
+            before = None
         if wanted is None:
             return
-        current = {index: role.generation for index, role in wanted.partitions.items()}
-        self._generations[name] = (wanted.id, current)
-        if before is not None and before[0] == wanted.id and before[1] != current:
-            for index, generation in before[1].items():
-                if current.get(index) != generation:
-                    self._broker.on_partition_deleted(name, index)
+        known: dict[int, int] = {} if before is None else before[1]
+        self._generations[name] = (wanted.id, known)
+        # Not all of them each time: there may be thousands, made one by one.
+        for index in (known.keys() | wanted.partitions.keys()) if before is None or changed is None else changed:
+            was, role = known.pop(index, None), wanted.partitions.get(index)
+            if role is not None:
+                known[index] = role.generation
+            if was is not None and (role is None or role.generation != was):
+                self._broker.on_partition_deleted(name, index)
 
-    def _assign_known(self, name: str) -> None:
+    def _assign_known(self, name: str, changed: list[int] | None) -> None:
         """Give replicas that are here already their new roles at once: logs that must be made first take their time.
 
-        Partitions that are gone end at once, too; so do those that were made again meanwhile, and are others now.
+        Topics and partitions that are gone end at once, too, so that nothing is acknowledged that is about to go; so do
+        those that were made again meanwhile, and are others now.
         """
         wanted, present = self._broker.metadata.image.topics.get(name), self._broker.topics.get(name)
-        if wanted is None or present is None or wanted.id != present.id:
+        if present is None:
             return
-        for index, partition in list(present.partitions.items()):
-            role = wanted.partitions.get(index)
+        if wanted is None or wanted.id != present.id:
+            self._drop_topic(present)
+            return
+        for index in list(present.partitions) if changed is None else changed:
+            partition, role = present.partitions.get(index), wanted.partitions.get(index)
+            if partition is None:
+                continue
             if role is None or role.generation != partition.generation:
                 self._end(present.partitions.pop(index), None)
                 self._doomed.setdefault(name, {})[index] = partition.log
@@ -207,18 +224,19 @@ class Hosting:
     # One topic.
 
     async def _reconcile(self, name: str) -> None:
-        broker, image = self._broker, self._broker.metadata.image
         await self._free_doomed(name)
+        broker, image = self._broker, self._broker.metadata.image
         wanted, present = image.topics.get(name), broker.topics.get(name)
-        if present is not None and (wanted is None or wanted.id != present.id):
-            await self._drop_topic(present)
-            present = None
         if wanted is None:
             self._drop_strays(name, image)
             return
         topic = present or Topic(name, wanted.id, {})
         self._configure(topic, wanted)
         await self._host(topic, wanted)
+        if not self._is_wanted(topic):  # it went while logs were made
+            self._doom(topic)
+            await self._free_doomed(name)
+            return
         broker.publish(topic)
         if self.channels is not None:
             self.channels.changed(topic)
@@ -258,7 +276,8 @@ class Hosting:
                 continue  # it is gone already, perhaps made again: the next look, which is due, sees to it
             if node_id in role.replicas:
                 partition.archive = current.archived.get(index)
-                self._assign(partition, role)
+                if not (partition.is_leader and role == partition.role):  # who follows may find his leader elsewhere
+                    self._assign(partition, role)
 
     def _ours(self, wanted: TopicImage) -> dict[int, PartitionImage]:
         node_id = self._broker.node_id
@@ -268,12 +287,14 @@ class Hosting:
         """Let go of replicas that are not this broker's any more, or of partitions that were made again since."""
         ours = self._ours(wanted)
         for index, partition in list(topic.partitions.items()):
+            if topic.partitions.get(index) is not partition:
+                continue  # it has gone meanwhile
             if index not in ours or ours[index].generation != partition.generation:
                 role = wanted.partitions.get(index)
                 del topic.partitions[index]
-                self._drop(partition, None if role is None else role.leader_epoch)
+                self._end(partition, None if role is None else role.leader_epoch)
+                await self._free_ended(partition.tp, partition.log)
                 logger.info("%s-%d is no longer on this broker", topic.name, index)
-                await asyncio.sleep(0)
 
     def _free_damaged(self, topic: Topic, wanted: TopicImage) -> None:
         """Let go of logs that could not be opened, where their partition is gone or was made again since."""
@@ -293,9 +314,10 @@ class Hosting:
     async def _make_logs(self, topic: Topic, wanted: dict[int, PartitionImage]) -> None:
         broker, store = self._broker, self._broker.store
         missing: dict[tuple[int, str, LogConfig], list[TopicPartition]] = {}  # by what they have in common
+        configs = broker.configs_of(topic, wanted)
         for index, role in wanted.items():
             tp = TopicPartition(topic.name, index)
-            owner, config = log_owner(topic.id, role.generation), broker.config_of(topic, index)
+            owner, config = log_owner(topic.id, role.generation), configs[index]
             log = store.logs.get(tp)
             if log is not None and log.state.topic_id != owner and (log.state.topic_id or role.generation):
                 logger.warning("%s belongs to one of the same name that was deleted: it goes", tp)
@@ -364,26 +386,30 @@ class Hosting:
 
     # Taking away.
 
-    async def _drop_topic(self, topic: Topic) -> None:
+    def _is_wanted(self, topic: Topic) -> bool:
+        wanted = self._broker.metadata.image.topics.get(topic.name)
+        return wanted is not None and wanted.id == topic.id
+
+    def _drop_topic(self, topic: Topic) -> None:
+        """Let nobody find a topic any more; its logs are freed when it is looked at."""
         self._broker.withdraw(topic)
         if self.channels is not None:
             self.channels.deleted(topic)
-        for partition in topic.partitions.values():
-            self._drop(partition, None)
-            await asyncio.sleep(0)  # letting many go must not hold up the others
-        for tp in [tp for tp in self._broker.store.offline if tp.topic == topic.name]:
-            self._free(tp)
-        self._broker.on_topic_deleted(topic.name)
+        self._doom(topic)
         logger.info("topic %s deleted", topic.name)
 
-    def _drop(self, partition: Partition, epoch: int | None) -> None:
-        """Let a replica go with its log, as of this term; None: there is no such partition any more."""
-        self._end(partition, epoch)
-        if self._broker.store.logs.get(partition.tp) is partition.log:
-            self._free(partition.tp)
+    def _doom(self, topic: Topic) -> None:
+        doomed = self._doomed.setdefault(topic.name, {})
+        for index, partition in topic.partitions.items():
+            self._end(partition, None)
+            doomed[index] = partition.log
+        doomed.update((tp.partition, None) for tp in self._broker.store.offline if tp.topic == topic.name)
 
     def _end(self, partition: Partition, epoch: int | None) -> None:
-        """Let a replica go, but for its log: nobody reads it, writes to it or waits for it any more."""
+        """Let a replica go, but for its log: nobody reads it, writes to it or waits for it any more.
+
+        `epoch` is the term as of which it is so; None: there is no such partition any more.
+        """
         if partition.topic.name == OFFSETS_TOPIC and self.offsets is not None:
             self.offsets.resign(partition.index, epoch)
         if self.followers is not None:
@@ -398,10 +424,19 @@ class Hosting:
         doomed = self._doomed.pop(name, {})
         for index, log in doomed.items():
             tp = TopicPartition(name, index)
-            if self._broker.store.logs.get(tp) is log:
-                self._free(tp)
+            if await self._free_ended(tp, log):
                 logger.info("%s deleted", tp)
-                await asyncio.sleep(0)  # letting many go must not hold up the others
+
+    async def _free_ended(self, tp: TopicPartition, log: PartitionLog | None) -> bool:
+        """Free the log of a replica that has ended, None: one that is offline; False if it is not there any more."""
+        store = self._broker.store
+        if log is not None:
+            await self._broker.flusher.rested(log)  # a flush under way must end first; the loop may not wait for it
+        if store.logs.get(tp) is not log or (log is None and tp not in store.offline):
+            return False
+        self._free(tp)
+        await asyncio.sleep(0)  # letting many go must not hold up the others
+        return True
 
     def _drop_moved(self, tp: TopicPartition) -> None:
         """A log of a partition that is no longer this broker's; one that may be of another topic is left alone."""

@@ -28,7 +28,8 @@ SEGMENT_BYTES_DEFAULT = 4096  # of this door, where the caller says nothing
 _SEGMENT_BYTES_MAX = SETTINGS["segment.bytes"].high or 0
 _TTL_SECONDS_MAX = (2**63 - 1) // 1000
 _BATCHES_KEPT = 8  # with many messages, lately read: whoever reads them one by one comes back
-_BATCH_BYTES_MAX = 1 << 20  # of one that is kept
+_BATCH_BYTES_MAX = 8 << 20  # of one that is kept, in memory
+_RECORD_BYTES = 100  # what a message takes in memory beside its bytes, about
 _PARTITIONS_AT_ONCE = 200  # described without a pause
 
 
@@ -178,7 +179,7 @@ class MyKafkaBroker:
             records = self._lately.get(key)
             if records is None:
                 records = parse_batch(chunk.data, at)
-                if header.record_count > 1 and sum(len(each.value or b"") for each in records) <= _BATCH_BYTES_MAX:
+                if header.record_count > 1 and _size_bytes(records) <= _BATCH_BYTES_MAX:
                     self._lately[key] = records
                     if len(self._lately) > _BATCHES_KEPT:
                         self._lately.popitem(last=False)
@@ -224,6 +225,11 @@ class MyKafkaBroker:
 
 def _offsets(partition: Partition) -> Offsets:
     return Offsets(partition.log_start, partition.high_watermark - 1, partition.log_end - 1)
+
+
+def _size_bytes(records: list[Record]) -> int:
+    """What messages take in memory, about."""
+    return sum(_RECORD_BYTES + len(each.value or b"") + len(each.key or b"") for each in records)
 
 
 def _invalid(text: str) -> PeerError:

@@ -1,7 +1,8 @@
-"""Retention at the roll of a segment: a log that has begun a new one is looked at soon, and not only by the timer.
+"""Retention at the roll of a segment, for partitions with limits of their own (MyKafka); for all others, by the timer.
 
-An append that rolls its log only leaves a note here; one that does not costs nothing. A closed segment can go when it
-is flushed and below the high watermark: until then its partition is watched. Many rolls of one log share a look.
+Kafka's topics keep what is older than `retention.ms` until the timer looks: whoever brings in old records can read them
+until then. An append that rolls its log only leaves a note here; one that does not costs nothing. A closed segment can
+go when it is flushed and below the high watermark: until then its partition is watched. Many rolls share a look.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class RollExpiry:
     def _rolled(self, log: PartitionLog) -> None:
         """A log has begun a segment; called from within an append."""
         partition = self._broker.hosting.partition_of(log)
-        if partition is None or not log.config.deletes or max(log.config.retention_bytes, log.config.retention_ms) < 0:
+        if partition is None or partition.role.limits is None:
+            return
+        if max(log.config.retention_bytes, log.config.retention_ms) < 0:
             return
         if partition in self._watched:
             self._later[partition] = log.next_offset

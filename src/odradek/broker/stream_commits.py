@@ -28,7 +28,7 @@ class StreamCommits:
         """Commit this, soon; raises what became of an earlier one if it failed."""
         self._check()
         self._wanted = offset
-        if self._task is None:
+        if self._task is None or self._task.done():  # done, though nobody has been told yet: it takes no more
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(self._ended)
 
@@ -58,10 +58,11 @@ class StreamCommits:
                 return
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        if self._task is task:
+            self._task = None
         if not task.cancelled() and task.exception() is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a stream's commit ended in an unexpected way", "exception": task.exception()}
             )
-        if self._is_over:
+        if self._is_over and self._task is None:
             self._on_idle(self)

@@ -38,6 +38,7 @@ class Partition:
         "generation",
         "high_watermark",
         "index",
+        "is_gone",
         "is_leader",
         "log",
         "progress",
@@ -58,6 +59,7 @@ class Partition:
         self.log = log
         self.role = PartitionImage(replicas=(), isr=(), leader=NOBODY, leader_epoch=-1, partition_epoch=-1)
         self.is_leader = False
+        self.is_gone = False  # the replica was taken away; its log may be there for a moment longer
         # Records below this can be read: all replicas in sync have them.
         self.high_watermark: Offset = max(log.log_start, min(seen, log.next_offset))
         self.epoch_start: Offset = 0  # where the log ended when this broker began to lead
@@ -141,6 +143,7 @@ class Partition:
     def let_go(self) -> None:
         """The replica is taken away: wake everybody, nothing more will come."""
         self.is_leader = False
+        self.is_gone = True
         self.fail(PeerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.tp} is no longer here"))
         self.advanced()
 

@@ -190,6 +190,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
         hint = f"did you mean '{_spelled(meant)}'?" if meant else "'odradek --help' lists the commands"
         raise CommandError(f"there is no command '{name}': {hint}", EXIT_USAGE)
     gc.disable()  # an import leaves no garbage, and looking for it takes a tenth of a broker's start
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else gRPC tells people of every connection that ends
     own_words = arguments[: arguments.index("--")] if "--" in arguments else arguments
     by_grpc = command.grpc_module if "--grpc" in own_words else None
     module = importlib.import_module(by_grpc or command.module)

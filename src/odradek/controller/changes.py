@@ -49,12 +49,19 @@ class Changes:
     def take(self, image: ClusterImage, record: MetadataRecord, offset: int) -> None:
         """Apply a record to the image and note what it changes."""
         body = record.body
-        if record.type in (DELETE_TOPIC, DELETE_PARTITION):
+        if record.type == DELETE_TOPIC:
             self._note_partitions(image, body["topic_name"])
         image.apply(record, offset)
         if record.type in _TOPICS:
             self.topics.add(body["topic_name"])
-            self._note_partitions(image, body["topic_name"])
+            if record.type == DELETE_PARTITION:  # a topic may have thousands that are as they were
+                self.partitions.add(TopicPartition(body["topic_name"], int(body["partition"])))
+            elif record.type == ADD_PARTITIONS and isinstance(body["partitions"], list):
+                self.partitions.update(
+                    TopicPartition(body["topic_name"], int(each["partition"])) for each in body["partitions"]
+                )
+            else:
+                self._note_partitions(image, body["topic_name"])
         elif record.type in _PARTITIONS:
             name = image.names[bytes.fromhex(body["topic_id"])]
             self.partitions.add(TopicPartition(name, int(body["partition"])))

@@ -36,7 +36,7 @@ class Loading:
         self._classic: dict[str, StoredGroup] = {}
         self._consumer: dict[str, ConsumerGroup] = {}
         self.first: Record | None = None  # of all that was read
-        self.topics: set[str] = set()  # every topic of which an offset was ever stored
+        self.places: set[TopicPartition] = set()  # every partition of which an offset was ever stored
         self.generations: dict[tuple[str, TopicPartition], int] = {}  # by group: of partitions that were made again
 
     def read(self, journal: Journal, partition: int) -> Iterator[None]:
@@ -69,7 +69,7 @@ class Loading:
     def _apply(self, record: Record) -> None:
         entry = decode(record)
         if isinstance(entry, OffsetEntry):
-            self.topics.add(entry.where.topic)
+            self.places.add(entry.where)
             self._offsets.restore(entry.group_id, entry.where, entry.committed)
             if entry.generation:
                 self.generations[entry.group_id, entry.where] = entry.generation

@@ -131,6 +131,13 @@ class OffsetKeeper:
         """Forget all offsets of a topic that was deleted, so that one of the same name begins anew."""
         self.forget(lambda _, where: where.topic == topic)
 
+    def forget_partition(self, where: TopicPartition) -> None:
+        """Forget all offsets of one partition."""
+        now_ms = self._clock.now_ms()
+        for group_id, offsets in list(self._by_group.items()):
+            if offsets.knows(where):
+                self._write(group_id, {where: None}, now_ms)
+
     def forget(self, is_gone: Callable[[str, TopicPartition], bool]) -> None:
         """Forget the offsets of partitions that are gone, or were made again since; asked by group and partition."""
         now_ms = self._clock.now_ms()

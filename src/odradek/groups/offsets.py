@@ -91,6 +91,10 @@ class GroupOffsets:
         """Every partition of which the log holds a commit or a registration now or will shortly."""
         return {*chain(self.partitions(), self._registered, self._staged)}
 
+    def knows(self, where: TopicPartition) -> bool:
+        """Whether the log holds a commit or a registration of one partition now or will shortly."""
+        return where in self._registered or where in self._staged or self.get(*where) is not None
+
     def put(self, where: TopicPartition, committed: CommittedOffset) -> None:
         """Take in a commit or a registration that is durable."""
         if committed.is_registration:

@@ -72,7 +72,7 @@ class Shard:
         self._waiting: dict[int, _Waiting] = {}
         self._told_states: dict[str, str] = {}  # of classic groups, as the log tells of them
         self._first_loaded: Record | None = None  # what the log began with
-        self._loaded_topics: set[str] = set()  # of which offsets were loaded; emptied by `start`
+        self._loaded_places: set[TopicPartition] = set()  # of which offsets were loaded; emptied by `start`
         self._loaded_generations: dict[tuple[str, TopicPartition], int] = {}  # likewise: of partitions made again
         self._deleted_topics: set[str] = set()  # while the shard was loading
         self._is_over = False
@@ -87,7 +87,7 @@ class Shard:
             self.groups[group.group_id] = group
             self._deadlines.arm(group.group_id, group.next_deadline())
             yield
-        self._first_loaded, self._loaded_topics = loading.first, loading.topics
+        self._first_loaded, self._loaded_places = loading.first, loading.places
         self._loaded_generations = loading.generations
         self.standing = Standing.AT_WORK
 
@@ -110,11 +110,16 @@ class Shard:
 
         Their deletion may have come while the shard was loading, or a crash before it was stored.
         """
-        if self._loaded_topics:
-            counts = self._topics.partition_counts()
-            gone = (self._loaded_topics - counts.keys()) | self._deleted_topics
-            self.offsets.forget(lambda group_id, where: where.topic in gone or self._is_outdated(group_id, where))
-        self._loaded_topics.clear()
+        deleted = self._deleted_topics
+        # Groups may have committed a million offsets, and nearly always all of them count.
+        doubtful = {each for each in self._loaded_places if each.topic in deleted or self._topics.generation(each) != 0}
+        if doubtful:
+            self.offsets.forget(
+                lambda group_id, where: (
+                    where in doubtful and (where.topic in deleted or self._is_outdated(group_id, where))
+                )
+            )
+        self._loaded_places.clear()
         self._loaded_generations.clear()
         self._deleted_topics.clear()
         self._deadlines.start()
@@ -148,7 +153,7 @@ class Shard:
     def forget_partition(self, where: TopicPartition) -> None:
         """Forget the offsets of a partition that was deleted; while loading, `start` will see it."""
         if self.standing is Standing.AT_WORK:
-            self.offsets.forget(lambda _, each: each == where)
+            self.offsets.forget_partition(where)
 
     # Called for requests of classic members; all raise PeerError where no group can be asked
 

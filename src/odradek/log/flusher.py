@@ -50,6 +50,7 @@ class GroupFlusher:
         self._busy: set[PartitionLog] = set()  # a flush is scheduled or under way
         self._again: set[PartitionLog] = set()  # asked for while one was under way, which may not cover it
         self._waiting: dict[PartitionLog, deque[_Waiter]] = {}
+        self._leaving: dict[PartitionLog, list[asyncio.Future[None]]] = {}  # who waits for a log's last flush
         self._idle = asyncio.Event()
         self._idle.set()
         self._jobs: SimpleQueue[tuple[PartitionLog, FlushJob] | None] = SimpleQueue()
@@ -133,6 +134,9 @@ class GroupFlusher:
         self._waiting.pop(log, None)
         self._again.discard(log)
         self._busy.discard(log)
+        for future in self._leaving.pop(log, ()):
+            if not future.done():
+                future.set_result(None)
         if not self._busy:
             self._idle.set()
 
@@ -142,6 +146,13 @@ class GroupFlusher:
         self._rest(log)
         if self._on_failure is not None and not isinstance(error.cause, LogDeletedError):
             self._on_failure(log, error)
+
+    async def rested(self, log: PartitionLog) -> None:
+        """Wait until no flush of a log is asked for or under way; for one to which nobody appends any more."""
+        while log in self._busy:
+            future = self._loop.create_future()
+            self._leaving.setdefault(log, []).append(future)
+            await future
 
     async def idle(self) -> None:
         """Wait until no flush is asked for or under way."""

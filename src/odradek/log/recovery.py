@@ -89,6 +89,7 @@ def open_log(
     _finish_swap(backend, state)
     _finish_restart(parts)
     point = read_recovery_point(disk, directory)
+    promised = point.next_offset if point is not None else 0
     bases = backend.find()
     if not state.known:
         state.sparse = bool(bases)  # nobody remembers whether compaction was here
@@ -105,8 +106,8 @@ def open_log(
     if not epochs.known:
         _relearn_epochs(epochs, segments)
     end = segments[-1].next_offset
-    if point is not None and point.next_offset > end:
-        report = report._replace(lost_records=point.next_offset - end)
+    if promised > end:
+        report = report._replace(lost_records=promised - end)
     return _assemble(parts, config, segments, report, point), report
 
 

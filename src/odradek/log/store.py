@@ -183,6 +183,7 @@ class LogStore:
         self._disk.sync_directory(self.directory)
         self._logs.pop(partition, None)
         self.offline.pop(partition, None)
+        self.reports.pop(partition, None)  # another log of this name has lost nothing
         return lambda: self._disk.remove_tree(doomed)
 
     def owner_of(self, partition: TopicPartition) -> str:

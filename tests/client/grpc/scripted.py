@@ -38,6 +38,7 @@ class Door(eeylops_pb2_grpc.EeylopsServiceServicer):
         self.publish: Callable[[Door, AsyncIterator[pb.ProduceRequest], Any], Awaitable[pb.Error]] | None = None
         self.subscribe: Callable[[Door, pb.ConsumeRequest, Any], AsyncIterator[pb.ConsumeResponse]] | None = None
         self.create: Callable[[Door, Any], Awaitable[pb.Error]] | None = None
+        self.remove: Callable[[Door, Any], Awaitable[pb.Error]] | None = None
 
     def refusal(self) -> pb.Error | None:
         """What it says if it does not lead."""
@@ -62,6 +63,10 @@ class Door(eeylops_pb2_grpc.EeylopsServiceServicer):
     async def CreateTopic(self, request: Any, context: Any) -> pb.CreateTopicResponse:  # noqa: N802
         assert self.create is not None
         return pb.CreateTopicResponse(error=await self.create(self, context))
+
+    async def RemoveTopic(self, request: Any, context: Any) -> pb.RemoveTopicResponse:  # noqa: N802
+        assert self.remove is not None
+        return pb.RemoveTopicResponse(error=await self.remove(self, context))
 
     async def GetTopic(self, request: Any, context: Any) -> pb.GetTopicResponse:  # noqa: N802
         return pb.GetTopicResponse(error=OK, topic=pb.Topic(topic_id=7, topic_name="t", partition_ids=[1]))

@@ -76,6 +76,22 @@ async def test_a_topic_that_was_made_by_a_call_whose_answer_was_lost_is_ours() -
             await eeylops.create_topic("t")
 
 
+@asynchronous
+async def test_a_topic_that_was_removed_by_a_call_whose_answer_was_lost_is_removed() -> None:
+    async with doors(1) as (door,), AsyncEeylops(address(door)) as eeylops:
+        calls = count()
+
+        async def remove(_: Door, context: Any) -> pb.Error:
+            if next(calls) == 0:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+            return pb.Error(error_code=pb.KErrTopicNotFound, error_msg="there is none", leader_id=NOBODY)
+
+        door.remove = remove
+        await eeylops.remove_topic(7)
+        with pytest.raises(EeylopsError, match="there is none"):
+            await eeylops.remove_topic(7)
+
+
 # Publish.
 
 

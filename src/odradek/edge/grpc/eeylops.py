@@ -155,23 +155,23 @@ class EeylopsDoor:
 
     async def _register_consumer(self, request: pb.RegisterConsumerRequest, context: Context) -> Message:
         async def register() -> None:
-            place = await self._topics.find_place(request.topic_id, request.partition_id, _left_ms(context))
-            await self._consumers.register(request.consumer_id, place, _left_s(context))
+            place, key = await self._topics.find_place(request.topic_id, request.partition_id, _left_ms(context))
+            await self._consumers.register(request.consumer_id, place, _left_s(context), topic_id=key)
 
         return pb.RegisterConsumerResponse(error=await self._tried(register(), _subject(request)))
 
     async def _commit(self, request: pb.CommitRequest, context: Context) -> Message:
         async def commit() -> None:
-            place = await self._topics.find_place(request.topic_id, request.partition_id, _left_ms(context))
-            await self._consumers.commit(request.consumer_id, place, request.offset, _left_s(context))
+            place, key = await self._topics.find_place(request.topic_id, request.partition_id, _left_ms(context))
+            await self._consumers.commit(request.consumer_id, place, request.offset, _left_s(context), topic_id=key)
 
         return pb.CommitResponse(error=await self._tried(commit(), _subject(request)))
 
     async def _get_last_committed(self, request: pb.LastCommittedRequest, context: Context) -> Message:
         try:
-            place = await self._topics.find_place(request.topic_id, request.partition_id, _left_ms(context))
+            place, key = await self._topics.find_place(request.topic_id, request.partition_id, _left_ms(context))
             offset = await self._consumers.last_committed(
-                request.consumer_id, place, _left_s(context), sync=request.sync
+                request.consumer_id, place, _left_s(context), sync=request.sync, topic_id=key
             )
         except PeerError as error:
             return pb.LastCommittedResponse(error=error_of(error, self._topics, _subject(request)), offset=NOBODY)
@@ -191,7 +191,7 @@ class EeylopsDoor:
         return _batch(batch)
 
     async def _subscribe(self, request: pb.ConsumeRequest, context: Context) -> None:
-        next_offset = NOBODY
+        next_offset, is_sending = NOBODY, False
         try:
             await self._topics.find(request.topic_id, _left_ms(context))
             place = self._topics.place(request.topic_id, request.partition_id)
@@ -200,8 +200,12 @@ class EeylopsDoor:
                 async with aclosing(batches):
                     async for batch in batches:
                         next_offset = batch.next_offset
+                        is_sending = True
                         await context.write(_batch(batch))
+                        is_sending = False
         except PeerError as error:
+            if is_sending:  # the door closes, and gRPC takes nothing behind an answer that its reader does not take
+                await context.abort(grpc.StatusCode.UNAVAILABLE, error.message)
             told = error_of(error, self._topics, _subject(request))
             await context.write(pb.ConsumeResponse(error=told, next_offset=next_offset))
 

@@ -2,13 +2,16 @@
 
 What was certainly not carried out is tried again until the call's deadline, wherever the leader is by then; what may
 have been is tried again only if it does no harm twice. A call is passed on once: whoever gets it answers it or refuses.
+
+A leader that is silent is waited for as long as it leads: once the metadata name another one, or the partition is gone,
+the call is given up. It may have been carried out: nobody can tell what a broker has taken that does not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -27,11 +30,15 @@ _CONNECT_SECONDS = 0.5  # before it is looked again who leads
 _MARGIN_SECONDS = 0.25  # kept of a caller's deadline, so that he hears what is wrong
 _MARGIN_SHARE = 0.1
 _CLOSE_SECONDS = 5.0
+_LOOK_SECONDS = 0.1  # between looks whether those who are asked still lead
+_GRACE_SECONDS = 0.5  # for the answer of one that leads no longer: one that lives has said by then what it knows
 
 _NOT_THERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS,
               ErrorCode.OFFSET_NOT_AVAILABLE)  # fmt: skip
 _IN_DOUBT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED,
              grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)  # fmt: skip
+
+_NOBODY = -1
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -62,6 +69,29 @@ class _UndoneError(Exception):
     """Nobody has carried the call out; it may be tried again."""
 
 
+class _UnderWay:
+    """A call that another broker has been asked to answer."""
+
+    __slots__ = ("call", "give_up_at", "is_given_up", "leader", "place")
+
+    def __init__(self, call: aio.UnaryUnaryCall[Any, Any], place: TopicPartition, leader: int) -> None:
+        self.call = call
+        self.place = place
+        self.leader = leader
+        self.give_up_at = float("inf")
+        self.is_given_up = False
+
+    def look(self, leader: int | None, now: float) -> None:
+        """Give the call up some time after another one leads, None: the partition is gone."""
+        if leader in (self.leader, _NOBODY):  # one without a leader may get the same again
+            self.give_up_at = float("inf")
+            return
+        self.give_up_at = min(self.give_up_at, now + _GRACE_SECONDS)
+        if now >= self.give_up_at:
+            self.is_given_up = True
+            self.call.cancel()
+
+
 def is_forwarded(context: Context) -> bool:
     """Whether another broker has passed a call on."""
     return any(pair[0] == FORWARDED for pair in context.invocation_metadata() or ())
@@ -79,6 +109,8 @@ class Forwarding:
     def __init__(self, port: Port, config: GrpcDoorConfig) -> None:
         self._port = port
         self._channels: dict[tuple[str, int], aio.Channel] = {}
+        self._under_way: set[_UnderWay] = set()
+        self._watch: asyncio.Task[None] | None = None  # over those; it ends with the last of them
         self._options = (
             ("grpc.max_receive_message_length", config.max_grpc_message_bytes),
             ("grpc.max_send_message_length", config.max_grpc_message_bytes),
@@ -140,6 +172,8 @@ class Forwarding:
         """Hang up on other brokers, when calls under way have ended."""
         channels, self._channels = list(self._channels.values()), {}
         await asyncio.gather(*(channel.close(_CLOSE_SECONDS) for channel in channels))
+        if self._watch is not None:
+            self._watch.cancel()
 
     async def _pass_on(
         self,
@@ -156,10 +190,12 @@ class Forwarding:
             raise _UndoneError(f"nobody leads {place} at the moment whose gRPC door is open")
         channel = self._channel(address)
         await _connect(channel, deadline, f"the leader of {place}, broker {leader}, cannot be reached")
-        call = channel.unary_unary(method, type(request).SerializeToString, decode)
+        left_s = deadline - asyncio.get_running_loop().time()
+        method_there = channel.unary_unary(method, type(request).SerializeToString, decode)
+        call = method_there(request, timeout=max(left_s, 0.0), metadata=((FORWARDED, "1"),))
         try:
-            left_s = deadline - asyncio.get_running_loop().time()
-            return await call(request, timeout=max(left_s, 0.0), metadata=((FORWARDED, "1"),))
+            answer: _Answer = await self._watched(_UnderWay(call, place, leader))
+            return answer
         except aio.AioRpcError as error:
             code, details = error.code(), error.details() or ""
             if code is grpc.StatusCode.FAILED_PRECONDITION:
@@ -169,6 +205,43 @@ class Forwarding:
             if may_repeat:
                 raise _UndoneError(f"the leader of {place}, broker {leader}: {details}") from None
             raise UnsureError(ErrorCode.NETWORK_EXCEPTION, f"broker {leader}, which leads {place}: {details}") from None
+
+    async def _watched(self, asked: _UnderWay) -> Any:
+        """Wait for an answer; a status of our own if the one who is asked leads no longer."""
+        self._under_way.add(asked)
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._look_at_leaders())
+        try:
+            return await asked.call
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not asked.is_given_up or (task is not None and task.cancelling()):
+                raise
+            nothing = aio.Metadata()
+            text = "it did not answer, and leads no longer"
+            raise aio.AioRpcError(grpc.StatusCode.CANCELLED, nothing, nothing, details=text) from None
+        finally:
+            self._under_way.discard(asked)
+
+    async def _look_at_leaders(self) -> None:
+        """Give up calls whose partition has another leader by now."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._under_way:
+                await asyncio.sleep(_LOOK_SECONDS)
+                for place in {asked.place for asked in self._under_way}:
+                    leader = await self._leader(place)
+                    for asked in [asked for asked in self._under_way if asked.place == place]:
+                        asked.look(leader, loop.time())
+        finally:
+            self._watch = None
+
+    async def _leader(self, place: TopicPartition) -> int | None:
+        """Who leads a partition, as far as can be told now; None if it is gone."""
+        try:
+            return await self._port.find(place, _LOOK_SECONDS)
+        except PeerError as error:
+            return None if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else _NOBODY
 
     def _channel(self, address: tuple[str, int]) -> aio.Channel:
         channel = self._channels.get(address)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import FileDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection_pb2
@@ -89,12 +91,33 @@ class HealthService:
         self._streams.end()
 
 
+class _Symbols:
+    """All that is described in this process, methods of services included: protobuf's own pool does not find these."""
+
+    def __init__(self) -> None:
+        self._pool = descriptor_pool.Default()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:  # noqa: N802 - as protobuf calls it
+        """The file that describes a symbol, by its full name; KeyError if none does."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            found = self._pool.FindServiceByName(service)
+            if method not in found.methods_by_name:
+                raise
+            return found.file
+
+
 class ReflectionService:
     """Describes the services to those who have no .proto."""
 
     def __init__(self, name: str, names: Sequence[str]) -> None:
         self.name = name
-        self._servicer = ReflectionServicer(names)
+        self._servicer = ReflectionServicer(names, _Symbols())
         self._streams = _Streams()
 
     def handlers(self) -> Mapping[str, grpc.RpcMethodHandler[Any, Any]]:

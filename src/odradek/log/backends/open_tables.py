@@ -6,18 +6,21 @@ somebody is inside a call on it. It is opened again when it is needed again.
 
 from __future__ import annotations
 
+from itertools import islice
 from threading import Lock
 from typing import Protocol
 
-OPEN_MAX = 512
+OPEN_MAX = 1024
 OPEN_MIN = 8
 OPEN_USUAL = 64  # where nobody says how many descriptors there are
+UNKNOWN = 1 << 62  # descriptors
 SHARE = 4  # of the descriptors that segments may have, one in so many
-DESCRIPTORS_EACH = 8  # two connections with a database, a log and its index each, and a little room
 
 
 class Shuttable(Protocol):
     """Something that can be opened again."""
+
+    descriptors: int  # that it has open, about
 
     def shut(self) -> bool:
         """Close what is open; False, and nothing done, if somebody uses it at this moment."""
@@ -28,8 +31,9 @@ class OpenTables:
 
     def __init__(self, descriptors_max: int = 0) -> None:
         """Keep to a part of the descriptors that segments may have; 0: not known."""
-        room = descriptors_max // SHARE // DESCRIPTORS_EACH if descriptors_max else OPEN_USUAL
-        self.count_max = max(OPEN_MIN, min(room, OPEN_MAX))
+        self.count_max = OPEN_MAX if descriptors_max else OPEN_USUAL
+        self._room = descriptors_max // SHARE if descriptors_max else UNKNOWN
+        self._taken = 0
         self._open: dict[Shuttable, None] = {}
         self._lock = Lock()
 
@@ -39,15 +43,28 @@ class OpenTables:
     def use(self, table: Shuttable) -> None:
         """Note that it is open and being used; shut another one if there are too many. Call it inside the use."""
         with self._lock:
-            self._open.pop(table, None)
+            if table in self._open:
+                del self._open[table]
+            else:
+                self._taken += table.descriptors
             self._open[table] = None
-            excess = len(self._open) - self.count_max
-            doomed = [other for other in self._open if other is not table][:excess] if excess > 0 else []
+            doomed = [*islice(self._open, self._excess())]
         for other in doomed:
-            if other.shut():
+            if other is not table and other.shut():
                 self.forget(other)
+
+    def _excess(self) -> int:
+        """How many must be shut, the oldest first."""
+        count, taken = len(self._open), self._taken
+        for table in self._open:
+            if count <= OPEN_MIN or (count <= self.count_max and taken <= self._room):
+                break
+            count, taken = count - 1, taken - table.descriptors
+        return len(self._open) - count
 
     def forget(self, table: Shuttable) -> None:
         """Note that it is closed."""
         with self._lock:
-            self._open.pop(table, None)
+            if table in self._open:
+                del self._open[table]
+                self._taken -= table.descriptors

@@ -6,10 +6,12 @@ is never opened again, and no iterator outlives the call that made it: it would 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cache
-from threading import Condition, Thread
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path
+from threading import Condition
 from typing import NamedTuple
 
 from odradek.disk.errors import DiskError, DiskFullError, LockedError
@@ -17,6 +19,7 @@ from odradek.log.backends.library import NOT_INSTALLED
 from odradek.log.backends.open_tables import OpenTables
 from odradek.log.backends.rocksdb_cursor import Cursor, walk
 from odradek.log.backends.rocksdb_keys import Range, Run
+from odradek.log.backends.rocksdb_sweeper import sweeper
 from odradek.log.errors import DamagedLogError, LogClosedError, LogError
 from odradek.model import Offset
 
@@ -37,7 +40,7 @@ WRITE_BUFFER_BYTES = 4 << 20  # of one database, before it is written out as a s
 WRITE_BUFFERS_BYTES_MAX = 64 << 20  # of all databases together: who goes beyond writes out early
 BLOCK_CACHE_BYTES = 64 << 20  # of all databases together
 BLOCK_BYTES = 16 << 10
-OPEN_FILES_MAX = 32  # of one database
+OPEN_FILES_MAX = 20  # of one database; RocksDB knows no less
 _ARENA_BYTES = 64 << 10  # a quiet partition has no more memory than this
 _INFO_LOG_BYTES = 64 << 10
 _MANIFEST_BYTES_MAX = 1 << 20
@@ -82,6 +85,8 @@ def _options() -> Options:
 class Database:
     """The database of one partition. Any thread may use it; `end` waits for those that do."""
 
+    descriptors = 16  # sorted files, as far as they are kept open, and those that every database has
+
     def __init__(self, path: str, tables: OpenTables) -> None:
         self.path = path
         self._tables = tables
@@ -89,11 +94,12 @@ class Database:
         self._users = 0
         self._ended = False
         self._written = False  # by this process, since it was opened
+        self._unsynced = False  # something was written since the last sync began
+        self._failed: str | None = None  # why a sync failed: it is never tried again, and nothing more is written
         self._doubtful = False  # damage was found before anything was written: a log is being opened, or only read
         self._open_runs: set[Run] = set()  # of the log's segments; with the last one that is closed, all is closed
         self._state = Condition()  # guards all of the above
-        self._freed: list[Range] = []  # to be compacted, so that the disk gets the room back
-        self._sweeper: Thread | None = None
+        self._compacting = False  # a range that was deleted is being freed
 
     # Opening and closing.
 
@@ -104,6 +110,8 @@ class Database:
         try:
             self._tables.use(self)
             yield db
+        except struct.error as error:  # an entry that nobody here has written
+            raise DamagedLogError(self.path, 0, f"an entry is not what it should be: {error}") from error
         except Exception as error:
             if type(error) is not Exception:  # the library has no finer class; all others are ours
                 raise
@@ -130,25 +138,41 @@ class Database:
                 return
             if self._doubtful and self._db is not None:
                 # A log that could not be opened is closed by nobody: its name may be made anew, and must not be locked.
-                self._db.close()
-                self._db, self._doubtful = None, False
+                db, self._db, self._doubtful = self._db, None, False
+                with suppress(Exception):  # the library has no finer class; nothing was written to it
+                    db.close()
             self._state.notify_all()
 
     def _open(self) -> Rdict:
+        self._refuse_lost_head()
         try:
             return Rdict(self.path, _options())
         except Exception as error:  # the library has no finer class
             raise self._translated("open", error) from error
 
+    def _refuse_lost_head(self) -> None:
+        """Keep RocksDB from making a new database over the files of one that has lost `CURRENT`: it removes them."""
+        path = Path(self.path)
+        if path.is_dir() and not (path / "CURRENT").exists():
+            batches = [file for file in path.iterdir() if file.suffix in (".sst", ".log") and file.stat().st_size]
+            if batches:
+                reason = f"the file CURRENT is not there, although {sorted(batches)[0].name} and others are"
+                raise DamagedLogError(self.path, 0, reason)
+
     def shut(self) -> bool:
-        """Close it until it is needed again; False, and nothing done, if somebody uses it at this moment."""
+        """Close it until it is needed again; False, and nothing done, if somebody uses it at this moment.
+
+        Only what is safe: what the system failed to write could be missing when it is opened again.
+        """
         with self._state:
-            if self._users:
+            if self._users or self._failed is not None:
                 return False
-            self._db, self._written = (
-                None,
-                False,
-            )  # what was written stands in its write-ahead log; the next opening reads it
+            if self._db is not None and self._unsynced:
+                try:
+                    self._flush_log(self._db)
+                except Exception:  # the library has no finer class; who writes next hears of it
+                    return False
+            self._db, self._written, self._unsynced = None, False, False
             return True
 
     def end(self) -> None:
@@ -157,6 +181,8 @@ class Database:
             if self._ended:
                 return
             self._ended = True
+            if self._compacting and self._db is not None:
+                self._db.cancel_all_background(False)  # only room comes of it: nobody should wait for that
             while self._users:
                 self._state.wait()
             db, self._db = self._db, None
@@ -165,7 +191,10 @@ class Database:
             try:
                 db.close()
             except Exception as error:  # the library has no finer class
-                raise self._translated("close", error) from error
+                if not str(error).startswith(
+                    "Shutdown in progress"
+                ):  # the write-ahead log has what was not written out
+                    raise self._translated("close", error) from error
 
     def _translated(self, action: str, error: Exception) -> DiskError | DamagedLogError:
         text = str(error)
@@ -204,10 +233,21 @@ class Database:
 
     # Writing. Nothing is durable before `sync`, but all of it survives the end of this process.
 
+    @contextmanager
+    def _writes(self, action: str) -> Iterator[Rdict]:
+        with self.use(action) as db:
+            if self._failed is not None:
+                raise DiskError(action, self.path, self._failed)
+            self._written = True
+            try:
+                yield db
+            finally:
+                self._unsynced = True  # behind: a sync that has begun meanwhile may not cover it
+                del db
+
     def put(self, key: bytes, value: bytes) -> None:
         """Write one entry."""
-        with self.use("append to") as db:
-            self._written = True
+        with self._writes("append to") as db:
             db.put(key, value)
 
     def write(self, *, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
@@ -217,48 +257,54 @@ class Database:
             batch.put(key, value)
         for key in deletes:
             batch.delete(key)
-        with self.use("append to") as db:
-            self._written = True
+        with self._writes("append to") as db:
             db.write(batch)
 
     def delete_if(self, key: bytes, value: bytes) -> None:
         """Delete an entry if it has this value."""
-        with self.use("delete from") as db:
+        with self._writes("delete from") as db:
             if db.get(key) == value:
                 db.delete(key)
 
     def delete_range(self, keys: Range) -> None:
         """Delete all entries of a range; `sweep` gives their room back."""
-        with self.use("delete from") as db:
-            self._written = True
+        with self._writes("delete from") as db:
             db.delete_range(*keys)
 
     def sync(self) -> None:
         """Return when all that was written before the call is on stable storage."""
         with self.use("flush") as db:
+            if self._failed is not None:
+                raise DiskError("flush", self.path, self._failed)
+            self._unsynced = False  # before: what is written while it runs is for the next one
+            self._flush_log(db)
+
+    def _flush_log(self, db: Rdict) -> None:
+        try:
             db.flush_wal(True)
+        except Exception as error:  # the library has no finer class
+            self._failed = str(error)
+            raise
+        finally:
+            del db
 
     def sweep(self, keys: Range) -> None:
-        """Give the room of a deleted range back to the disk, in a thread that ends when it is done."""
-        with self._state:
-            self._freed.append(keys)
-            if self._sweeper is None and not self._ended:
-                self._sweeper = Thread(target=self._sweep, name="rocksdb-sweep", daemon=True)
-                self._sweeper.start()
+        """Give the room of a deleted range back to the disk, some time, in a thread."""
+        sweeper.add(partial(self._compact, keys))
 
-    def _sweep(self) -> None:
-        while True:
+    def _compact(self, keys: Range) -> None:
+        # Only room is lost if it fails, and a write that fails for the same reason is heard.
+        with suppress(DiskError, LogClosedError, DamagedLogError), self.use("compact") as db:
             with self._state:
-                if not self._freed or self._ended:
-                    self._sweeper = None
+                if self._ended:
                     return
-                keys = self._freed.pop()
+                self._compacting = True
             try:
-                with self.use("compact") as db:
-                    db.flush(True)  # what is still in memory cannot be compacted
-                    db.compact_range(*keys)
-            except (DiskError, LogClosedError, DamagedLogError):
-                pass  # only room is lost, and a write that fails for the same reason is heard
+                db.flush(True)  # what is still in memory cannot be compacted
+                db.compact_range(*keys)
+            finally:
+                self._compacting = False
+                del db
 
     # Reading. The iterator must not be kept.
 

@@ -120,7 +120,7 @@ class RocksTable:
         wanted_bytes = _FIRST_BYTES
         while chunk := self.read(offset, wanted_bytes, _ANY_OFFSET):
             yield from chunk
-            offset = chunk[-1].last_offset + 1
+            offset = max(chunk[-1].base_offset, chunk[-1].last_offset) + 1  # never back, whatever the row says
             wanted_bytes = min(2 * wanted_bytes, _CHUNK_BYTES)
 
     def _seek(self, iterator: Cursor, offset: Offset) -> Row | None:

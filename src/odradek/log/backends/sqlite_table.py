@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock, RLock
+from typing import Any
 from uuid import uuid4
 
 from odradek.disk.errors import DiskError
@@ -31,10 +32,13 @@ WAITING_BYTES_MAX = 16 << 20  # appended and not written yet; beyond it an appen
 WAL_BYTES_MAX = 4 << 20  # after a sync that leaves more, its pages are brought into the database
 FIRST_ROWS_BYTES, ROWS_BYTES = 1 << 10, 1 << 20  # read at a time by those who may want one row, or many
 _FAR = 1 << 62
+_TYPES = [int, int, int, int, int, bytes]  # of a row's values
 
 
 class SqliteTable:
     """A table in a database file; see `Table` for what each method promises."""
+
+    descriptors = 8  # two connections with a database, a log and its index each, and two that are kept for syncing
 
     def __init__(self, disk: Disk, path: str, tables: OpenTables, *, written_through: bool = False) -> None:
         self.path = path
@@ -243,25 +247,44 @@ class SqliteTable:
                 " WHERE base_offset >= ? AND base_offset < ? ORDER BY base_offset LIMIT 1",
                 (start, written_to),
             ).fetchone()
-        return Row(*found) if found is not None else next(iter(waiting), None)
+        return self._row(found) if found is not None else next(iter(waiting), None)
+
+    def _row(self, found: tuple[Any, ...]) -> Row:
+        """A row as the database has it; damage can make anything of a value, and sqlite does not mind."""
+        if [*map(type, found)] != _TYPES:
+            raise DamagedLogError(self.path, 0, f"a row has values that no batch has: {found[:5]}")
+        return Row(*found)
 
     def read(self, offset: Offset, max_bytes: int, upto: Offset) -> list[Row]:
         """Rows from that one on with base_offset < upto, at most `max_bytes` of data, but at least one."""
+        return self._read(offset, max_bytes, upto, None)
+
+    def _read(self, offset: Offset, max_bytes: int, upto: Offset, behind: Row | None) -> list[Row]:
+        """The same, or all that follow a row, which may be wrong about its last offset."""
         waiting, written_to = self._waiting_since(offset)
+        if behind is not None:
+            waiting = [row for row in waiting if row.base_offset > behind.base_offset]
         rows: list[Row] = []
         size = 0
         if offset < written_to:
-            with self._reads() as connection:
-                cursor = connection.execute(
-                    f"{ROW} WHERE base_offset >= ? AND base_offset < ? ORDER BY base_offset",
-                    (_start(connection, offset), min(upto, written_to)),
-                )
-                for found in cursor:
-                    size += len(found[5])
-                    if rows and size > max_bytes:
-                        cursor.close()  # or it would keep its view of the database
-                        return rows
-                    rows.append(Row(*found))
+            try:
+                with self._reads() as connection:
+                    start = _start(connection, offset) if behind is None else offset
+                    cursor = connection.execute(
+                        f"{ROW} WHERE base_offset >= ? AND base_offset < ? ORDER BY base_offset",
+                        (start, min(upto, written_to)),
+                    )
+                    for found in cursor:
+                        row = self._row(found)
+                        size += len(row.data)
+                        if rows and size > max_bytes:
+                            cursor.close()  # or it would keep its view of the database
+                            return rows
+                        rows.append(row)
+            except DamagedLogError:
+                if rows:  # what stands before the damage is good
+                    return rows
+                raise
         for row in waiting:
             size += len(row.data)
             if row.base_offset >= upto or (rows and size > max_bytes):
@@ -271,11 +294,11 @@ class SqliteTable:
 
     def rows(self, offset: Offset) -> Iterator[Row]:
         """All rows from that one on, in order."""
-        max_bytes = FIRST_ROWS_BYTES
-        while found := self.read(offset, max_bytes, _FAR):
+        max_bytes, found = FIRST_ROWS_BYTES, self._read(offset, FIRST_ROWS_BYTES, _FAR, None)
+        while found:
             yield from found
-            offset = found[-1].last_offset + 1
             max_bytes = min(2 * max_bytes, ROWS_BYTES)
+            found = self._read(found[-1].base_offset + 1, max_bytes, _FAR, found[-1])
 
     def last(self) -> Row | None:
         """The last row."""
@@ -290,7 +313,7 @@ class SqliteTable:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 if verdict != "ok":
                     raise DamagedLogError(self.path, 0, f"sqlite says: {verdict}")
-        return Row(*found) if found is not None else None
+        return self._row(found) if found is not None else None
 
     # Its place in the store.
 
@@ -363,7 +386,7 @@ def _start(connection: sqlite3.Connection, offset: Offset) -> Offset:
         "SELECT base_offset, last_offset FROM batches WHERE base_offset <= ? ORDER BY base_offset DESC LIMIT 1",
         (offset,),
     ).fetchone()
-    return int(found[0]) if found is not None and found[1] >= offset else offset
+    return int(found[0]) if found is not None and isinstance(found[1], int) and found[1] >= offset else offset
 
 
 def _close(connection: sqlite3.Connection | None) -> None:

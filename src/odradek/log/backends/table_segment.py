@@ -28,6 +28,7 @@ PARSED_BYTES_MAX = 1 << 30
 TAIL_BYTES_MAX = 128 << 10  # of the newest batches in memory, for those who read at the end
 _NEVER_MS = 1 << 64  # beyond every timestamp
 _BYTES_MAX = 2**40
+_ATTEMPTS = 3  # at a read that a cut comes between
 _NOTHING = memoryview(b"")
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class TableSegment:
         # since. A pair in one attribute, so that other threads see both or neither.
         self._good_from = base_offset
         self._checked = (base_offset, base_offset)
+        self._cuts = 0  # odd while rows are being removed: who reads meanwhile may see some of before and some of after
         self._holds = 0
         self._holds_lock = Lock()
         self._aside = False  # deleted or replaced: its bytes go with the last hold
@@ -142,10 +144,12 @@ class TableSegment:
 
     def cut(self, offset: Offset) -> None:
         """Remove all rows from an offset on, durably."""
+        self._cuts += 1
         self.table.truncate(offset)
         self._forget_tail()
         self._good_from = min(self._good_from, offset)
         self._checked = (min(self._checked[0], offset), min(self._checked[1], offset))
+        self._cuts += 1
 
     def learn(self, last: Row | None) -> None:
         """Take over what the table's last row says of all of it."""
@@ -237,8 +241,8 @@ class TableSegment:
         """Give whole batches from the one that holds `offset`, or the next one, up to `upto` and `max_bytes`."""
         if nowait:
             return self._read_tail(offset, max_bytes, upto)
-        rows = self.table.read(offset, max_bytes, upto)
         good: list[Row] = []
+        rows = self._read_rows(offset, max_bytes, upto)
         for row in rows:
             damage = self._damage(row, good[-1].last_offset + 1 if good else None)
             if damage is not None:
@@ -250,6 +254,16 @@ class TableSegment:
         if good and not (self._is_good(good[0]) and self._is_good(good[-1])):
             self.mark_good(good[0].base_offset, good[-1].last_offset + 1)
         return _chunk(good, offset)
+
+    def _read_rows(self, offset: Offset, max_bytes: int, upto: Offset) -> list[Row]:
+        """Rows that stood in the table together: what is read while others are removed is read again."""
+        for _ in range(_ATTEMPTS):
+            cuts = self._cuts
+            rows = self.table.read(offset, max_bytes, upto)
+            if cuts == self._cuts and not cuts % 2:
+                return rows
+        # It is being cut all the time. One row was there at some moment; but it may never have been checked.
+        return [row for row in rows[:1] if damage_of(self.path, row, self.verify, None) is None]
 
     def _read_tail(self, offset: Offset, max_bytes: int, upto: Offset) -> Chunk | None:
         """Serve from memory, or say that somebody has to wait."""
