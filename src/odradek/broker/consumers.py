@@ -61,14 +61,18 @@ _MEMBERS_ONLY = frozenset(
 _Result = TypeVar("_Result")
 
 
+def _shown(tp: TopicPartition) -> str:
+    """A partition as those know it who ask here: they count from 1."""
+    return f"topic {tp.topic!r}, partition {tp.partition + 1}"
+
+
 class ConsumerNotRegistered(PeerError):  # noqa: N818 - what Eeylops calls it
     """A consumer commits, resumes or asks for a partition that it has not registered for."""
 
     def __init__(self, consumer_id: str, tp: TopicPartition) -> None:
         super().__init__(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"consumer {consumer_id!r} has not registered for topic {tp.topic!r}, partition {tp.partition}: call "
-            "RegisterConsumer first",
+            f"consumer {consumer_id!r} has not registered for {_shown(tp)}: call RegisterConsumer first",
         )
 
 
@@ -229,7 +233,7 @@ class Consumers:
         if offset > end:
             raise PeerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is beyond the end of topic {tp.topic!r}, partition {tp.partition}: commit one from "
+                f"offset {offset} is beyond the end of {_shown(tp)}: commit one from "
                 f"0 to {end}, which is the next value's",
             )
 
