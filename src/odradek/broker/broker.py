@@ -27,7 +27,8 @@ from odradek.broker.topics import Partition, Topic
 from odradek.broker.watermarks import Watermarks
 from odradek.clock import Clock
 from odradek.controller.controller import Changes, Controller
-from odradek.controller.image import ClusterImage, PartitionLimits, TopicImage, metric_name
+from odradek.controller.decisions_topics import check_name
+from odradek.controller.image import ClusterImage, PartitionLimits, TopicImage
 from odradek.disk.errors import DiskError
 from odradek.log.config import LogConfig
 from odradek.log.errors import LogError, LogStoppedError
@@ -273,12 +274,9 @@ class Broker:
             problem = f"{name} belongs to the broker, which makes it when it is needed"
         if problem is not None:
             raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name in self.metadata.image.topics:
-            raise PeerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists already")
-        other = self.metadata.image.metric_names.get(metric_name(name))
-        if other is not None:
-            raise PeerError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} and {other!r} differ only in '.' and '_'")
-        if any(tp.topic == name for tp in self.store.offline):
+        if self.stands_alone:  # else another broker may have deleted it a moment ago: the controller knows
+            check_name(self.metadata.image, name)
+        if name not in self.metadata.image.topics and any(tp.topic == name for tp in self.store.offline):
             raise PeerError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"files of an earlier topic {name!r} are damaged and offline"
             )
