@@ -17,7 +17,7 @@ from tests.process import wait_until
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 8
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 150.0
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -109,6 +110,9 @@ class Doors:
     def produce(self, topic: int, partition: int, values: Sequence[bytes]) -> None:
         asked = ey.ProduceRequest(topic_id=topic, partition_id=partition, values=values)
         error = self.eeylops.Produce(asked, timeout=CALL_SECONDS).error
+        deadline = time.monotonic() + CALL_SECONDS
+        while error.error_code == ey.KErrNotLeader and error.leader_id == -1 and time.monotonic() < deadline:
+            error = self.eeylops.Produce(asked, timeout=CALL_SECONDS).error  # the leader makes the topic first
         assert error.error_code == ey.KNoError, error
 
     def publish(self, topic: int, partition: int, requests: Iterable[Sequence[bytes]]) -> None:

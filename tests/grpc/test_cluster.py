@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from odradek.proto import eeylops_pb2 as ey
 from odradek.proto import mykafka_pb2 as mk
-from tests.grpc.doors import CALL_SECONDS
+from tests.grpc.doors import CALL_SECONDS, Doors
 from tests.grpc.kafka import committed, confluent_values
 from tests.grpc.three import NODES, SOON, Three
 from tests.process import wait_until
@@ -99,6 +99,17 @@ def test_topics_of_eeylops_are_made_and_seen_by_every_broker(three: Three) -> No
         assert doors.eeylops.GetTopic(asked, timeout=CALL_SECONDS).error.error_code == ey.KErrTopicNotFound
 
 
+def named_by(doors: Doors, asked: ey.ProduceRequest, reading: ey.ConsumeRequest) -> list[tuple[int, int]]:
+    """How a broker refuses, and which leader it names, by each of the four ways to a partition."""
+    answers = [
+        doors.eeylops.Produce(asked, timeout=CALL_SECONDS),
+        doors.eeylops.Publish(iter([asked]), timeout=CALL_SECONDS),
+        doors.eeylops.Consume(reading, timeout=CALL_SECONDS),
+        *doors.eeylops.Subscribe(reading, timeout=CALL_SECONDS),
+    ]
+    return [(answer.error.error_code, answer.error.leader_id) for answer in answers]
+
+
 def test_one_who_does_not_lead_names_the_leader(three: Three) -> None:
     topic = three.doors[1].create_topic("led", PARTITIONS)
     for partition in range(1, PARTITIONS + 1):
@@ -109,14 +120,13 @@ def test_one_who_does_not_lead_names_the_leader(three: Three) -> None:
             reading = ey.ConsumeRequest(topic_id=topic, partition_id=partition)
             if node == leader:
                 continue
-            answers = [
-                doors.eeylops.Produce(asked, timeout=CALL_SECONDS),
-                doors.eeylops.Publish(iter([asked]), timeout=CALL_SECONDS),
-                doors.eeylops.Consume(reading, timeout=CALL_SECONDS),
-                *doors.eeylops.Subscribe(reading, timeout=CALL_SECONDS),
-            ]
-            named = [(answer.error.error_code, answer.error.leader_id) for answer in answers]
-            assert named == [(ey.KErrNotLeader, leader)] * 4
+            wait_until(  # it may have to make the topic first
+                lambda doors=doors, asked=asked, reading=reading, leader=leader: (
+                    named_by(doors, asked, reading) == [(ey.KErrNotLeader, leader)] * 4
+                ),
+                SOON,
+                f"the leader's name from broker {node}",
+            )
         assert three.doors[leader].values(topic, partition) == [b"at the leader"]
 
 
