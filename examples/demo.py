@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,6 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from examples.broker import DemoError, broker
 from examples.shop import CITIES, ORDERS, PAYMENTS, Day, Event
 from odradek.client.sync import Client, Producer
 from odradek.model import TopicPartition
@@ -42,17 +42,12 @@ from odradek.spark.pipelines.runner import Runner, Watcher
 PIPELINE = Path(__file__).with_name("revenue.toml")
 RESULTS = "revenue"
 PARTITIONS = 2
-STOP_SECONDS_MAX = 30.0
 PROCESS_SECONDS_MAX = 300.0
 LOOK_SECONDS = 0.1
 MISSED = 1
 INTERRUPTED = 130
 
 console = Console()
-
-
-class DemoError(Exception):
-    """Something did not go as it should; the text is for the person who started the demo."""
 
 
 class StoppedError(Exception):
@@ -80,7 +75,7 @@ def main() -> int:
 def _run(directory: Path, day: Day, seconds: float) -> int:
     started = time.monotonic()
     with ExitStack() as running:
-        bootstrap = running.enter_context(_broker(directory))
+        bootstrap = running.enter_context(broker(directory, "kafka"))
         console.print(f"A broker is running at {bootstrap}.")
         client = running.enter_context(Client(bootstrap))
         for topic in (ORDERS, PAYMENTS, RESULTS):
@@ -98,38 +93,6 @@ def _run(directory: Path, day: Day, seconds: float) -> int:
 
 
 # What runs beside this program
-
-
-@contextmanager
-def _broker(directory: Path) -> Iterator[str]:
-    """`odradek serve` on a free port, in a process that Ctrl+C in this terminal does not reach."""
-    command = [sys.executable, "-m", "odradek", "serve", "--data", str(directory / "broker")]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ODRADEK_")}
-    log = directory / "broker.stderr"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            [*command, "--kafka", "127.0.0.1:0", "--http", "off", "--grpc", "off"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()  # empty if it has ended
-            words = dict(word.split("=", 1) for word in ready.split() if "=" in word)
-            if "kafka" not in words:
-                raise DemoError(f"the broker did not start: {log.read_text()}")
-            yield words["kafka"]
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
 
 
 @contextmanager

@@ -6,15 +6,12 @@ that with what it should get. Exits with 0 if all is right, with 1 if not, with 
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,10 +20,10 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
+from examples.broker import DemoError, broker
 from odradek.client.errors import ClientError
 from odradek.client.grpc import Code, Eeylops, EeylopsError, ErrorCodes, MyKafka, MyKafkaError, Offsets, Topic
 
-STOP_SECONDS_MAX = 30.0
 WAIT_SECONDS_MAX = 30.0
 LOOK_SECONDS = 0.05
 SHOWN_CHARACTERS_MAX = 80
@@ -36,10 +33,6 @@ INTERRUPTED = 130
 SETTINGS = ("--set", "log.retention.check.interval.ms=200ms")
 
 console = Console(highlight=False)
-
-
-class DemoError(Exception):
-    """Something did not go as it should; the text is for the person who started the demo."""
 
 
 class Steps:
@@ -91,7 +84,11 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="odradek-demo-") as temporary:
             directory = Path(temporary)
-            with broker(directory) as address, MyKafka(address) as mykafka, Eeylops(address) as eeylops:
+            with (
+                broker(directory, "grpc", SETTINGS) as address,
+                MyKafka(address) as mykafka,
+                Eeylops(address) as eeylops,
+            ):
                 console.print(f"A broker is running; its gRPC door is {address}.")
                 show_mykafka(steps, mykafka, directory / "broker")
                 show_eeylops(steps, eeylops)
@@ -104,38 +101,6 @@ def main() -> int:
         return MISSED
     console.print(f"\n{steps.done} steps, {steps.wrong} wrong, in {time.monotonic() - started:.0f} s.")
     return MISSED if steps.wrong else 0
-
-
-@contextmanager
-def broker(directory: Path) -> Iterator[str]:
-    """`odradek serve` on free ports, in a process that Ctrl+C in this terminal does not reach; yields its gRPC door."""
-    command = [sys.executable, "-m", "odradek", "serve", "--data", str(directory / "broker"), *SETTINGS]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ODRADEK_")}
-    log = directory / "broker.stderr"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            [*command, "--kafka", "127.0.0.1:0", "--http", "off", "--grpc", "127.0.0.1:0"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()  # empty if it has ended
-            words = dict(word.split("=", 1) for word in ready.split() if "=" in word)
-            if words.get("grpc", "off") == "off":
-                raise DemoError(f"the broker did not start: {log.read_text()}")
-            yield words["grpc"]
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.kill()
 
 
 # MyKafka

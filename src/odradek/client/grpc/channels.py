@@ -6,6 +6,7 @@ Whether a call may be made twice is not decided here.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -98,15 +99,15 @@ def as_client_error(error: grpc.aio.AioRpcError, address: str) -> ClientError:
     return GrpcError(status.name, details, address)
 
 
-class Opened:
+class Opened(ABC):
     """What both clients are: something that is started and closed, and an async context manager for that."""
 
-    async def start(self) -> None:
+    async def start(self) -> None:  # noqa: B027 - a subscription begins by itself
         """Begin; by default there is nothing to do."""
 
+    @abstractmethod
     async def close(self) -> None:
         """End."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         try:
